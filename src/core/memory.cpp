@@ -1,0 +1,65 @@
+#include "core/memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace filigree {
+
+namespace {
+constexpr std::size_t kAlignment = 64;  // one cache line, one AVX-512 register
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      purpose_(other.purpose_) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    if (memory_) memory_->release(purpose_, data_, bytes_);
+    memory_ = std::exchange(other.memory_, nullptr);
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    purpose_ = other.purpose_;
+  }
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (memory_) memory_->release(purpose_, data_, bytes_);
+}
+
+Buffer Memory::allocate(Purpose purpose, std::size_t bytes) {
+  if (bytes == 0) return {};
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  if (data == nullptr)
+    throw Error("out of memory: " + std::to_string(bytes) + " bytes for " + std::string(name_of(purpose)) + ", " +
+                std::to_string(total()) + " bytes already held; a smaller train.micro_batch or model.context needs less");
+  std::memset(data, 0, rounded);
+  bytes_[static_cast<std::size_t>(purpose)] += static_cast<std::int64_t>(bytes);
+  peak_ = std::max(peak_, total());
+  ++allocations_;
+  return Buffer(this, purpose, data, bytes);
+}
+
+OwnedTensor Memory::tensor(Purpose purpose, DType dtype, Shape shape) {
+  return OwnedTensor(allocate(purpose, static_cast<std::size_t>(shape.count()) * size_of(dtype)), dtype, shape);
+}
+
+std::int64_t Memory::total() const {
+  std::int64_t sum = 0;
+  for (const std::int64_t bytes : bytes_) sum += bytes;
+  return sum;
+}
+
+void Memory::release(Purpose purpose, void* data, std::size_t bytes) noexcept {
+  std::free(data);
+  bytes_[static_cast<std::size_t>(purpose)] -= static_cast<std::int64_t>(bytes);
+}
+
+}  // namespace filigree

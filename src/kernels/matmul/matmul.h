@@ -1,0 +1,32 @@
+// Dense matrix product, the baseline under every sparse one. On the CPU it is oneDNN's, at the processor's peak.
+//
+//   y (M, N) = scale · op(a) (M, K) · op(b) (K, N) + bias (N)  [+ y when `accumulate`]
+//
+// Shapes T, K, N of a linear layer (DESIGN: y = x Wᵀ):
+//   forward  y  (T, N) = x (T, K) · Wᵀ    a = x,  b = W  with transpose_b
+//   dX       dx (T, K) = dy (T, N) · W    a = dy, b = W
+//   dW       dW (N, K) = dyᵀ · x          a = dy with transpose_a, b = x
+//
+// Element types: a and b alike, fp32 or bf16; y fp32 or bf16 (bf16 only with bf16 operands); bias fp32. Accumulation is
+// fp32. y aliases no operand. Bitwise reproducible for equal shapes, types and thread count. Primitives are built once
+// per shape and kept in the Device; a call with a known shape allocates nothing.
+#pragma once
+
+#include "core/device.h"
+#include "core/tensor.h"
+
+namespace filigree {
+
+struct MatmulArgs {
+  Tensor y;                  // (M, N)
+  Tensor a;                  // (M, K), or (K, M) with transpose_a
+  Tensor b;                  // (K, N), or (N, K) with transpose_b
+  Tensor bias = {};          // (N) fp32, optional
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;   // add to y instead of overwriting it
+  float scale = 1.0f;
+};
+void matmul(Device& device, const MatmulArgs& args);
+
+}  // namespace filigree

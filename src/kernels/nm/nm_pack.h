@@ -15,8 +15,9 @@ void nm_select_magnitude(Device& device, const Tensor& mask, const Tensor& weigh
 void nm_select_random(Device& device, const Tensor& mask, std::int64_t rows, std::int64_t columns, Pattern pattern,
                       const Random& random);
 
-// values = kept entries of dense (rows, columns). dense may be fp32 or bf16, values either; rounding to nearest even.
-void nm_compress(Device& device, const NmMatrix& out, const Tensor& dense);
+// values = kept entries of dense (rows, columns) [+ values when accumulate]. dense may be fp32 or bf16, values either;
+// rounding to nearest even.
+void nm_compress(Device& device, const NmMatrix& out, const Tensor& dense, bool accumulate = false);
 // dense (rows, columns) = values at kept places, +0 elsewhere; dense has its own type, fp32 or bf16.
 void nm_expand(Device& device, const Tensor& dense, const NmMatrix& in);
 // dense (columns, rows) = the transpose of the above. For dX by a dense product where that is faster.

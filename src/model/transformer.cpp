@@ -1,0 +1,355 @@
+#include "model/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/hash.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/rotary/rotary.h"
+#include "sparsity/dense_weight.h"
+#include "sparsity/layer_policy.h"
+
+namespace filigree {
+namespace {
+
+// Logits of this many bytes exist at once: large enough that the head's products run at full speed, small beside the
+// activations of any batch worth training.
+constexpr std::int64_t kLogitBytes = std::int64_t{192} << 20;
+
+std::int64_t logit_chunk(std::int64_t tokens, std::int64_t vocab, DType dtype) {
+  const std::int64_t fitting = kLogitBytes / (vocab * static_cast<std::int64_t>(size_of(dtype)));
+  return std::clamp(fitting / 64 * 64, std::int64_t{64}, std::max<std::int64_t>(tokens, 64));
+}
+
+void fill_normal(const Tensor& tensor, const Random& random, float deviation) {
+  auto* data = tensor.as<float>();
+  parallel_for(tensor.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) data[i] = deviation * random.normal(static_cast<std::uint64_t>(i));
+  });
+}
+
+}  // namespace
+
+std::vector<LinearShape> linear_shapes(const ModelConfig& model) {
+  std::vector<LinearShape> shapes;
+  for (std::int64_t index = 0; index < model.layers; ++index) {
+    const std::string block = "blocks." + std::to_string(index);
+    shapes.push_back({block + ".attention.qkv", model.width, qkv_width(model)});
+    shapes.push_back({block + ".attention.out", model.width, model.width});
+    shapes.push_back({block + ".mlp.up", model.width, up_width(model)});
+    shapes.push_back({block + ".mlp.down", model.ffn, model.width});
+  }
+  if (!model.tied) shapes.push_back({"head", model.width, model.vocab});
+  return shapes;
+}
+
+Transformer::Transformer(Device& device, const Config& config, Mode mode, bool dense_phase)
+    : config_(config),
+      mode_(mode),
+      dense_phase_(dense_phase),
+      tokens_(device,
+              {.name = "embedding.tokens",
+               .shape = {config.model.vocab, config.model.width},
+               .dtype = config.run.precision},
+              mode),
+      norm_(device, "norm", config.model.arch == "llama" ? NormKind::rms : NormKind::layer, config.model.width,
+            config.model.norm_epsilon, mode) {
+  const ModelConfig& model = config_.model;
+  require(model.vocab > 0 && model.layers > 0 && model.ffn > 0 && model.kv_heads > 0, "the model is not resolved");
+  if (model.arch == "llama") {
+    rotary_table_ = device.memory().tensor(Purpose::data, DType::f32, {model.context, model.width / model.heads});
+    rotary_table(rotary_table_, model.rope_base);
+  } else {
+    positions_ = std::make_unique<Parameter>(device,
+                                             ParameterOptions{.name = "embedding.positions",
+                                                              .shape = {model.context, model.width},
+                                                              .dtype = config.run.precision},
+                                             mode);
+  }
+  const LinearFactory factory = [&](const std::string& name, std::int64_t inputs, std::int64_t outputs, bool bias) {
+    return make_linear(device, name, inputs, outputs, bias);
+  };
+  for (std::int64_t index = 0; index < model.layers; ++index)
+    blocks_.push_back(std::make_unique<Block>(device, model, index, factory, mode, rotary_table_));
+  if (model.tied) {
+    const LinearSpec spec{
+        .name = "head", .inputs = model.width, .outputs = model.vocab, .dtype = config.run.precision, .mode = mode};
+    head_ = std::make_unique<Linear>(device, std::make_unique<DenseWeight>(spec, tokens_), false);
+  } else {
+    head_ = make_linear(device, "head", model.width, model.vocab, false);
+  }
+}
+
+std::unique_ptr<Linear> Transformer::make_linear(Device& device, const std::string& name, std::int64_t inputs,
+                                                 std::int64_t outputs, bool bias) {
+  const LinearSpec spec = layer_spec(config_, name, inputs, outputs, mode_, dense_phase_);
+  return std::make_unique<Linear>(device, make_linear_weight(device, spec), bias);
+}
+
+void Transformer::initialize(Device& device) {
+  constexpr float kDeviation = 0.02f;
+  const float residual = kDeviation / std::sqrt(2.0f * static_cast<float>(config_.model.layers));
+  Memory& memory = device.memory();
+  const auto draw = [&](const std::string& name, Shape shape, float deviation) {
+    OwnedTensor dense = memory.tensor(Purpose::workspace, DType::f32, shape);
+    fill_normal(dense, Random(config_.run.seed, RandomPurpose::initialization, fnv1a32(name)), deviation);
+    return dense;
+  };
+  for (Parameter* table : {&tokens_, positions_.get()})
+    if (table) table->assign(device, draw(table->name(), table->values().shape, kDeviation));
+  for (Linear* linear : linears()) {
+    if (linear == head_.get() && config_.model.tied) continue;
+    const LinearSpec& spec = linear->weight().spec();
+    const bool into_residual = spec.name.ends_with(".out") || spec.name.ends_with(".down");
+    linear->weight().initialize(device, draw(spec.name, {spec.outputs, spec.inputs}, into_residual ? residual : kDeviation),
+                                false);
+  }
+  for (Parameter* parameter : parameters())
+    if (parameter->name().ends_with(".gain")) fill(device, parameter->values(), 1.0f);
+}
+
+void Transformer::forward_blocks(Device& device, Activations& activations, const Tensor& tokens, std::int64_t batch,
+                                 std::int64_t sequence) {
+  const std::int64_t count = batch * sequence;
+  const Tensor branch = activations.branch(count);
+  embedding_forward(device, {.y = branch.reshaped({batch, sequence, config_.model.width}),
+                             .tokens = tokens,
+                             .table = tokens_.values(),
+                             .positions = positions_ ? positions_->values() : Tensor{}});
+  Tensor residual;
+  for (std::size_t index = 0; index < blocks_.size(); ++index) {
+    const BlockActivations kept = activations.block(static_cast<std::int64_t>(index), batch, sequence);
+    blocks_[index]->forward(device, kept, branch, branch, residual, batch, sequence);
+    residual = kept.sum2;
+  }
+  norm_.forward(device, activations.final_normed(count), activations.final_sum(count), activations.final_mean(count),
+                activations.final_rstd(count), branch, residual);
+}
+
+// Losses of all tokens, chunk by chunk; with `scale` also the head's backward pass, which leaves the gradient of the
+// final norm's output in place of that output.
+double Transformer::head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
+                                bool accumulate) {
+  const std::int64_t tokens = targets.count();
+  const std::int64_t vocab = config_.model.vocab;
+  const Tensor normed = activations.final_normed(tokens);
+  const Tensor losses = activations.losses(tokens);
+  const std::int64_t chunk = logit_chunk(tokens, vocab, config_.run.precision);
+  for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
+    const std::int64_t rows = std::min(chunk, tokens - begin);
+    const Shape shape{rows, vocab};
+    const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(config_.run.precision);
+    const Tensor logits{device.scratch(Scratch::caller, bytes), config_.run.precision, shape};
+    const Tensor x = normed.slice(begin, rows);
+    head_->forward(device, logits, x);
+    cross_entropy(device, {.loss = losses.slice(begin, rows),
+                           .logits = logits,
+                           .targets = targets.reshaped({tokens}).slice(begin, rows),
+                           .scale = scale ? *scale : 1.0f,
+                           .loss_only = scale == nullptr});
+    if (!scale) continue;
+    // A tied head always adds: its gradient is the embedding's, which zero_gradients has cleared.
+    const bool add = accumulate || begin > 0 || config_.model.tied;
+    const Tensor dx = activations.narrow_gradient(tokens, config_.model.width).slice(begin, rows);
+    head_->backward(device, dx, logits, x, add);
+  }
+  const auto* loss = losses.as<float>();
+  double sum = 0.0;
+  for (std::int64_t token = 0; token < tokens; ++token) sum += static_cast<double>(loss[token]);
+  return sum;
+}
+
+double Transformer::train_batch(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets,
+                                float scale, bool accumulate) {
+  const std::int64_t batch = tokens.shape[0], sequence = tokens.shape[1], count = batch * sequence;
+  forward_blocks(device, activations, tokens, batch, sequence);
+  const double loss = head_losses(device, activations, targets, &scale, accumulate);
+
+  const Tensor dsum = activations.dsum(count);
+  fill(device, dsum, 0.0f);
+  norm_.backward(device, dsum, activations.narrow_gradient(count, config_.model.width), activations.final_sum(count),
+                 activations.final_mean(count), activations.final_rstd(count));
+  for (std::size_t index = blocks_.size(); index-- > 0;)
+    blocks_[index]->backward(device, activations, activations.block(static_cast<std::int64_t>(index), batch, sequence),
+                             batch, sequence, accumulate);
+  embedding_backward(device, {.dtable = tokens_.gradient(),
+                              .dpositions = positions_ ? positions_->gradient() : Tensor{},
+                              .dy = dsum.reshaped({batch, sequence, config_.model.width}),
+                              .tokens = tokens});
+  return loss;
+}
+
+double Transformer::loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets) {
+  forward_blocks(device, activations, tokens, tokens.shape[0], tokens.shape[1]);
+  return head_losses(device, activations, targets, nullptr, false);
+}
+
+void Transformer::logits(Device& device, Activations& activations, const Tensor& tokens, const Tensor& logits) {
+  forward_blocks(device, activations, tokens, tokens.shape[0], tokens.shape[1]);
+  head_->forward(device, logits, activations.final_normed(tokens.count()));
+}
+
+KeyValueCache Transformer::make_cache(Device& device, std::int64_t batch, std::int64_t context) const {
+  const ModelConfig& model = config_.model;
+  const Shape shape{batch, context, model.kv_heads * (model.width / model.heads)};
+  KeyValueCache cache;
+  for (std::size_t index = 0; index < blocks_.size(); ++index)
+    cache.blocks.push_back({device.memory().tensor(Purpose::cache, config_.run.precision, shape),
+                            device.memory().tensor(Purpose::cache, config_.run.precision, shape)});
+  return cache;
+}
+
+void Transformer::forward_cached(Device& device, Activations& activations, const Tensor& tokens, KeyValueCache& cache,
+                                 const Tensor& logits) {
+  const std::int64_t batch = tokens.shape[0], sequence = tokens.shape[1], count = batch * sequence;
+  const std::int64_t width = config_.model.width;
+  const Tensor branch = activations.branch(count);
+  embedding_forward(device, {.y = branch.reshaped({batch, sequence, width}),
+                             .tokens = tokens,
+                             .table = tokens_.values(),
+                             .positions = positions_ ? positions_->values() : Tensor{},
+                             .start = cache.length});
+  Tensor residual;
+  for (std::size_t index = 0; index < blocks_.size(); ++index) {
+    const BlockActivations scratch = activations.block(static_cast<std::int64_t>(index), batch, sequence);
+    blocks_[index]->forward_cached(device, scratch, branch, branch, residual, batch, sequence, cache.length,
+                                   cache.blocks[index]);
+    residual = scratch.sum2;
+  }
+  cache.length += sequence;
+  const Tensor normed = activations.final_normed(count);
+  norm_.forward(device, normed, activations.final_sum(count), {}, {}, branch, residual);
+  // Only the last position of each sequence is asked for.
+  const std::size_t row = static_cast<std::size_t>(width) * size_of(normed.dtype);
+  for (std::int64_t index = 0; index < batch; ++index) {
+    const Tensor last = normed.slice(index * sequence + sequence - 1, 1);
+    std::copy_n(static_cast<const std::byte*>(last.data), row,
+                static_cast<std::byte*>(branch.data) + static_cast<std::size_t>(index) * row);
+  }
+  head_->forward(device, logits, branch.slice(0, batch));
+}
+
+void Transformer::zero_gradients(Device& device) {
+  std::vector<Parameter*> adding = {&tokens_};
+  if (positions_) adding.push_back(positions_.get());
+  for (Parameter* parameter : norm_.parameters()) adding.push_back(parameter);
+  for (const auto& block : blocks_) {
+    for (Norm* norm : block->norms())
+      for (Parameter* parameter : norm->parameters()) adding.push_back(parameter);
+    for (Linear* linear : block->linears())
+      if (linear->bias()) adding.push_back(linear->bias());
+  }
+  for (Parameter* parameter : adding) fill(device, parameter->gradient(), 0.0f);
+}
+
+void Transformer::plan(Device& device, PlanTable& table, std::int64_t tokens) {
+  for (Linear* linear : linears()) linear->weight().plan(device, table, tokens);
+}
+
+void Transformer::refresh(Device& device) {
+  for (Linear* linear : linears()) linear->weight().refresh(device);
+}
+
+void Transformer::start_sparse_phase(Device& device) {
+  require(dense_phase_, "the model is in its sparse phase already");
+  dense_phase_ = false;
+  for (Linear* linear : linears()) {
+    if (linear == head_.get() && config_.model.tied) continue;
+    const LinearSpec& old = linear->weight().spec();
+    const LinearSpec spec = layer_spec(config_, old.name, old.inputs, old.outputs, mode_, false);
+    if (spec.method != old.method) linear->replace_weight(sparsify(device, linear->weight(), spec));
+  }
+}
+
+void Transformer::insert_adapters(Device& device) {
+  for (Linear* linear : linears())
+    if (linear->weight().spec().method != "dense" && !linear->adapter())
+      linear->insert_adapter(device, config_.adapters.rank, config_.adapters.init == "scaled");
+}
+
+bool Transformer::has_adapters() const {
+  for (const Linear* linear : linears())
+    if (linear->adapter()) return true;
+  return false;
+}
+
+std::vector<Linear*> Transformer::linears() {
+  std::vector<Linear*> all;
+  for (const auto& block : blocks_)
+    for (Linear* linear : block->linears()) all.push_back(linear);
+  all.push_back(head_.get());
+  return all;
+}
+
+std::vector<const Linear*> Transformer::linears() const {
+  const std::vector<Linear*> all = const_cast<Transformer*>(this)->linears();
+  return {all.begin(), all.end()};
+}
+
+std::vector<Parameter*> Transformer::parameters() {
+  std::vector<Parameter*> all = {&tokens_};
+  if (positions_) all.push_back(positions_.get());
+  const auto append = [&](const std::vector<Parameter*>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  for (const auto& block : blocks_) {
+    for (Norm* norm : block->norms()) append(norm->parameters());
+    for (Linear* linear : block->linears()) {
+      append(linear->matrix_parameters());
+      if (linear->bias()) all.push_back(linear->bias());
+    }
+  }
+  append(norm_.parameters());
+  append(head_->matrix_parameters());
+  return all;
+}
+
+void Transformer::save(CheckpointSink& sink) const {
+  save_parameter(sink, tokens_);
+  if (positions_) save_parameter(sink, *positions_);
+  for (const auto& block : blocks_) {
+    for (Norm* norm : block->norms())
+      for (const Parameter* parameter : norm->parameters()) save_parameter(sink, *parameter);
+    for (const Linear* linear : block->linears()) linear->save(sink);
+  }
+  for (const Parameter* parameter : norm_.parameters()) save_parameter(sink, *parameter);
+  head_->save(sink);
+}
+
+void Transformer::load(Device& device, const CheckpointSource& source, bool with_optimizer) {
+  load_parameter(device, source, tokens_, with_optimizer);
+  if (positions_) load_parameter(device, source, *positions_, with_optimizer);
+  for (const auto& block : blocks_) {
+    for (Norm* norm : block->norms())
+      for (Parameter* parameter : norm->parameters()) load_parameter(device, source, *parameter, with_optimizer);
+    for (Linear* linear : block->linears()) linear->load(device, source, with_optimizer);
+  }
+  for (Parameter* parameter : norm_.parameters()) load_parameter(device, source, *parameter, with_optimizer);
+  head_->load(device, source, with_optimizer);
+}
+
+void Transformer::load_initial(Device& device, const CheckpointSource& source) {
+  load_parameter(device, source, tokens_, false);
+  if (positions_) load_parameter(device, source, *positions_, false);
+  for (Parameter* parameter : norm_.parameters()) load_parameter(device, source, *parameter, false);
+  for (const auto& block : blocks_)
+    for (Norm* norm : block->norms())
+      for (Parameter* parameter : norm->parameters()) load_parameter(device, source, *parameter, false);
+  for (Linear* linear : linears()) {
+    LinearWeight& weight = linear->weight();
+    const std::string name = weight.spec().name + ".weight";
+    if (weight.spec().method == "dense" || !source.has(CheckpointSink::File::model, name)) {
+      linear->load(device, source, false);
+      continue;
+    }
+    const Shape shape{weight.spec().outputs, weight.spec().inputs};
+    const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, shape);
+    convert(device, dense, source.get(CheckpointSink::File::model, name, shape));
+    weight.initialize(device, dense, true);
+    if (linear->bias()) load_parameter(device, source, *linear->bias(), false);
+  }
+}
+
+}  // namespace filigree

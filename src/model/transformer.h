@@ -1,0 +1,97 @@
+// A decoder-only transformer: GPT-2, OPT (pre-norm sizes) or LLaMA, by ModelConfig. Explicit forward and backward; the
+// activations of a batch live in an Activations that is planned once.
+// B sequences of S positions, T = B·S tokens, C width, V vocabulary.
+//
+// Layer names, as in configurations, `inspect` and checkpoints: embedding.tokens, embedding.positions,
+// blocks.I.norm1, blocks.I.attention.qkv, blocks.I.attention.out, blocks.I.norm2, blocks.I.mlp.up, blocks.I.mlp.down,
+// norm, head. qkv holds query, key, value rows in this order; llama's up holds gate rows, then up rows.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/activations.h"
+#include "model/block.h"
+
+namespace filigree {
+
+struct LinearShape {
+  std::string name;
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+};
+
+// Every linear layer of a resolved model, in order; the head only when it is untied.
+std::vector<LinearShape> linear_shapes(const ModelConfig& model);
+
+class KeyValueCache {
+ public:
+  std::vector<BlockCache> blocks;
+  std::int64_t length = 0;  // tokens held
+};
+
+class Transformer {
+ public:
+  // config.model must be resolved, its vocabulary known. dense_phase: before weights.start, every layer is dense.
+  Transformer(Device& device, const Config& config, Mode mode, bool dense_phase);
+
+  const ModelConfig& model() const { return config_.model; }
+  const Config& config() const { return config_; }
+
+  // Initial values from the seed alone: normal(0, 0.02), projections into the residual stream scaled by
+  // 1 / sqrt(2 · layers), norms 1, biases 0; sparse layers choose their mask and scale what they keep.
+  void initialize(Device& device);
+
+  // Forward and backward of one micro-batch: gradients of `scale` · sum of token losses are added (linear weights: set,
+  // when `accumulate` is false; everything else always adds, see zero_gradients). tokens, targets (B, S) int32. Returns
+  // the sum of the token losses in nats.
+  double train_batch(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets, float scale,
+                     bool accumulate);
+  // Sum of the token losses, forward only; each token's is left in activations.losses(T). Targets below 0 are ignored.
+  double loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets);
+
+  KeyValueCache make_cache(Device& device, std::int64_t batch, std::int64_t context) const;
+  // Appends tokens (B, S) to the cache and writes the logits (B, V) of each sequence's last token, in the run's type.
+  void forward_cached(Device& device, Activations& activations, const Tensor& tokens, KeyValueCache& cache,
+                      const Tensor& logits);
+  // Logits (T, V) of every position.
+  void logits(Device& device, Activations& activations, const Tensor& tokens, const Tensor& logits);
+
+  // Zeroes what train_batch always adds to: embeddings, norms, biases, a tied head.
+  void zero_gradients(Device& device);
+
+  void plan(Device& device, PlanTable& table, std::int64_t tokens);
+  void refresh(Device& device);
+  // The dense phase is over: every layer that the configuration makes sparse becomes so, moments included.
+  void start_sparse_phase(Device& device);
+  void insert_adapters(Device& device);
+  bool has_adapters() const;
+
+  std::vector<Linear*> linears();              // head included, tied or not
+  std::vector<const Linear*> linears() const;
+  std::vector<Parameter*> parameters();        // each once
+  void save(CheckpointSink& sink) const;
+  void load(Device& device, const CheckpointSource& source, bool with_optimizer);
+  // Starts from the values of another run: a sparse layer may start from a dense one's matrix (mask by the
+  // configuration's rule, no rescaling); anything else must fit as it is.
+  void load_initial(Device& device, const CheckpointSource& source);
+
+ private:
+  void forward_blocks(Device& device, Activations& activations, const Tensor& tokens, std::int64_t batch,
+                      std::int64_t sequence);
+  double head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale, bool accumulate);
+  std::unique_ptr<Linear> make_linear(Device& device, const std::string& name, std::int64_t inputs,
+                                      std::int64_t outputs, bool bias);
+
+  Config config_;
+  Mode mode_;
+  bool dense_phase_;
+  OwnedTensor rotary_table_;                // (context, D) fp32, llama
+  Parameter tokens_;                        // (V, C)
+  std::unique_ptr<Parameter> positions_;    // (context, C); gpt2, opt
+  std::vector<std::unique_ptr<Block>> blocks_;
+  Norm norm_;
+  std::unique_ptr<Linear> head_;
+};
+
+}  // namespace filigree

@@ -1,0 +1,25 @@
+// AdamW over a model's parameters, dense or compressed, and the global gradient norm that clipping needs.
+#pragma once
+
+#include <vector>
+
+#include "io/config.h"
+#include "sparsity/parameter.h"
+
+namespace filigree {
+
+// Euclidean norm over all gradients, compressed ones counted by what they hold. Not finite when a gradient is not.
+double gradient_norm(Device& device, const std::vector<Parameter*>& parameters);
+
+// One group's step: t counts from 1; adapters count from their insertion.
+struct GroupStep {
+  double lr = 0.0;
+  std::int64_t t = 1;
+};
+
+// Updates every parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight decay reaches the parameters that
+// ask for it (ParameterOptions::decay).
+void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const TrainConfig& train, GroupStep base,
+                GroupStep adapters, double clip);
+
+}  // namespace filigree

@@ -1,0 +1,56 @@
+#include "sparsity/dense_weight.h"
+
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/matmul/matmul.h"
+
+namespace filigree {
+
+DenseWeight::DenseWeight(Device& device, const LinearSpec& spec)
+    : LinearWeight(spec),
+      owned_(std::make_unique<Parameter>(device,
+                                         ParameterOptions{.name = spec.name + ".weight",
+                                                          .shape = {spec.outputs, spec.inputs},
+                                                          .dtype = spec.dtype,
+                                                          .decay = true},
+                                         spec.mode)),
+      weight_(owned_.get()) {}
+
+DenseWeight::DenseWeight(const LinearSpec& spec, Parameter& shared) : LinearWeight(spec), weight_(&shared) {
+  require(shared.values().shape == Shape({spec.outputs, spec.inputs}), "shared weight has another shape");
+}
+
+void DenseWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
+  matmul(device, {.y = y, .a = x, .b = weight_->values(), .bias = bias, .transpose_b = true});
+}
+
+void DenseWeight::backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate) {
+  matmul(device, {.y = weight_->gradient(), .a = dy, .b = x, .transpose_a = true, .accumulate = accumulate});
+  if (!dx.empty()) matmul(device, {.y = dx, .a = dy, .b = weight_->values()});
+}
+
+std::vector<Parameter*> DenseWeight::parameters() {
+  return owned_ ? std::vector<Parameter*>{weight_} : std::vector<Parameter*>{};
+}
+
+void DenseWeight::initialize(Device& device, const Tensor& dense, bool) { weight_->assign(device, dense); }
+
+void DenseWeight::expand(Device& device, const Tensor& dense, Content content) {
+  const Tensor& source = content == Content::m ? weight_->m() : content == Content::v ? weight_->v() : weight_->master();
+  convert(device, dense, source);
+}
+
+void DenseWeight::save(CheckpointSink& sink) {
+  if (owned_) save_parameter(sink, *owned_);
+}
+
+void DenseWeight::load(Device& device, const CheckpointSource& source, bool with_optimizer) {
+  if (owned_) load_parameter(device, source, *owned_, with_optimizer);
+}
+
+LayerDescription DenseWeight::describe() const {
+  return {.name = spec_.name, .rows = spec_.outputs, .columns = spec_.inputs, .method = "dense", .backend = "dense"};
+}
+
+std::int64_t DenseWeight::bytes() const { return owned_ ? owned_->bytes() : 0; }
+
+}  // namespace filigree

@@ -1,0 +1,49 @@
+#include "sparsity/linear_weight.h"
+
+#include "kernels/elementwise/elementwise.h"
+#include "sparsity/dense_weight.h"
+#include "sparsity/slope_weight.h"
+
+namespace filigree {
+
+using File = CheckpointSink::File;
+
+void save_parameter(CheckpointSink& sink, const Parameter& parameter) {
+  sink.put(File::model, parameter.name(), parameter.values());
+  if (!parameter.trainable()) return;
+  if (parameter.has_master()) sink.put(File::optimizer, parameter.name() + ".master", parameter.master());
+  sink.put(File::optimizer, parameter.name() + ".m", parameter.m());
+  sink.put(File::optimizer, parameter.name() + ".v", parameter.v());
+}
+
+void load_parameter(Device& device, const CheckpointSource& source, Parameter& parameter, bool with_optimizer) {
+  const Shape& shape = parameter.values().shape;
+  parameter.assign(device, source.get(File::model, parameter.name(), shape));
+  if (!with_optimizer || !parameter.trainable()) return;
+  if (parameter.has_master())
+    parameter.assign(device, source.get(File::optimizer, parameter.name() + ".master", shape));
+  convert(device, parameter.m(), source.get(File::optimizer, parameter.name() + ".m", shape));
+  convert(device, parameter.v(), source.get(File::optimizer, parameter.name() + ".v", shape));
+}
+
+std::unique_ptr<LinearWeight> make_linear_weight(Device& device, const LinearSpec& spec) {
+  if (spec.method == "dense") return std::make_unique<DenseWeight>(device, spec);
+  if (spec.method == "slope") return std::make_unique<SlopeWeight>(device, spec);
+  throw Error("no weight method is called '" + spec.method + "'");
+}
+
+std::unique_ptr<LinearWeight> sparsify(Device& device, LinearWeight& dense, const LinearSpec& spec) {
+  require(spec.method == "slope", "only SLoPe weights can be made from dense ones in mid-run");
+  auto sparse = std::make_unique<SlopeWeight>(device, spec);
+  const Shape shape{spec.outputs, spec.inputs};
+  const OwnedTensor content = device.memory().tensor(Purpose::workspace, DType::f32, shape);
+  dense.expand(device, content, LinearWeight::Content::values);
+  sparse->initialize(device, content, true);
+  dense.expand(device, content, LinearWeight::Content::m);
+  sparse->take_moment(device, LinearWeight::Content::m, content);
+  dense.expand(device, content, LinearWeight::Content::v);
+  sparse->take_moment(device, LinearWeight::Content::v, content);
+  return sparse;
+}
+
+}  // namespace filigree

@@ -34,19 +34,6 @@ void fill_normal(const Tensor& tensor, const Random& random, float deviation) {
 
 }  // namespace
 
-std::vector<LinearShape> linear_shapes(const ModelConfig& model) {
-  std::vector<LinearShape> shapes;
-  for (std::int64_t index = 0; index < model.layers; ++index) {
-    const std::string block = "blocks." + std::to_string(index);
-    shapes.push_back({block + ".attention.qkv", model.width, qkv_width(model)});
-    shapes.push_back({block + ".attention.out", model.width, model.width});
-    shapes.push_back({block + ".mlp.up", model.width, up_width(model)});
-    shapes.push_back({block + ".mlp.down", model.ffn, model.width});
-  }
-  if (!model.tied) shapes.push_back({"head", model.width, model.vocab});
-  return shapes;
-}
-
 Transformer::Transformer(Device& device, const Config& config, Mode mode, bool dense_phase)
     : config_(config),
       mode_(mode),

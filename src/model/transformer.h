@@ -15,17 +15,7 @@
 
 namespace filigree {
 
-struct LinearShape {
-  std::string name;
-  std::int64_t inputs = 0;
-  std::int64_t outputs = 0;
-};
-
-// Every linear layer of a resolved model, in order; the head only when it is untied.
-std::vector<LinearShape> linear_shapes(const ModelConfig& model);
-
-class KeyValueCache {
- public:
+struct KeyValueCache {
   std::vector<BlockCache> blocks;
   std::int64_t length = 0;  // tokens held
 };

@@ -48,7 +48,12 @@ void DenseWeight::load(Device& device, const CheckpointSource& source, bool with
 }
 
 LayerDescription DenseWeight::describe() const {
-  return {.name = spec_.name, .rows = spec_.outputs, .columns = spec_.inputs, .method = "dense", .backend = "dense"};
+  return {.name = spec_.name,
+          .rows = spec_.outputs,
+          .columns = spec_.inputs,
+          .method = "dense",
+          .pattern = "",
+          .backend = "dense"};
 }
 
 std::int64_t DenseWeight::bytes() const { return owned_ ? owned_->bytes() : 0; }

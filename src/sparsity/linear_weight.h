@@ -48,7 +48,7 @@ struct LinearSpec {
   DType dtype = DType::f32;          // of values and activations
   Mode mode = Mode::training;
   std::string method = "dense";
-  Pattern pattern;                   // of sparse methods
+  Pattern pattern = {};              // of sparse methods
   std::string mask = "random";       // random | magnitude
   bool fixed_column_mask = false;    // SLoPe: choose W^{R,C}'s columns once
   float dx_rescale = 1.0f;           // SLoPe: factor on dx

@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "core/error.h"
+#include "io/config_keys.h"
+#include "io/config_toml.h"
+#include "io/layer_pattern.h"
+#include "io/model_layers.h"
+
+namespace filigree {
+
+namespace {
+
+using Where = std::function<std::string(std::string_view)>;
+
+class Checker {
+ public:
+  Checker(const Config& config, const Where& where) : config_(config), where_(where) {}
+
+  void check() {
+    check_model();
+    check_batch();
+    check_fractions();
+    // Layer shapes mean nothing while the model's shape is wrong.
+    if (problems_.empty()) check_layers();
+    if (!problems_.empty()) throw UserError(problems_);
+  }
+
+ private:
+  void report(std::string_view key, const std::string& text) {
+    const std::string place = where_ ? where_(key) : "";
+    if (!problems_.empty()) problems_ += "\n";
+    problems_ += (place.empty() ? "" : place + ": ") + std::string(key) + ": " + text;
+  }
+  // "found <value>, <text>"
+  void report(std::string_view key, std::int64_t found, const std::string& text) {
+    report(key, "found " + std::to_string(found) + ", " + text);
+  }
+
+  static std::int64_t round_up(std::int64_t value, std::int64_t unit) {
+    return std::max<std::int64_t>(1, (value + unit - 1) / unit) * unit;
+  }
+  // "multiple of 32, e.g. 64 or 96"
+  static std::string multiples(std::int64_t value, std::int64_t unit) {
+    const std::int64_t above = round_up(value, unit);
+    std::string text = "a multiple of " + std::to_string(unit) + ", e.g. ";
+    if (above > unit) text += std::to_string(above - unit) + " or ";
+    return text + std::to_string(above);
+  }
+
+  void check_model() {
+    const ModelConfig& model = config_.model;
+    for (const auto& [key, value] : {std::pair<std::string_view, std::int64_t>{"model.layers", model.layers},
+                                     {"model.width", model.width},
+                                     {"model.heads", model.heads},
+                                     {"model.context", model.context},
+                                     {"model.kv_heads", model.kv_heads},
+                                     {"model.ffn", model.ffn}})
+      if (value < 1) report(key, value, "expected at least 1");
+    if (!problems_.empty()) return;
+    if (model.width % model.heads != 0)
+      report(
+          "model.width", model.width,
+          "expected " + multiples(model.width, model.heads) + " (model.heads = " + std::to_string(model.heads) + ")");
+    else if (model.arch == "llama" && model.width / model.heads % 2 != 0)
+      report("model.width", model.width,
+             "rotary positions turn pairs: expected " + multiples(model.width, 2 * model.heads));
+    if (model.heads % model.kv_heads != 0)
+      report("model.kv_heads", model.kv_heads, "expected a divisor of model.heads = " + std::to_string(model.heads));
+  }
+
+  void check_batch() {
+    const TrainConfig& train = config_.train;
+    const std::int64_t context = std::max<std::int64_t>(config_.model.context, 1);
+    const std::int64_t unit = std::max<std::int64_t>(train.micro_batch, 1) * context;
+    if (train.batch_tokens < 1 || train.batch_tokens % unit != 0) {
+      const std::string sequences = train.micro_batch > 0 ? "train.micro_batch x model.context = " : "model.context = ";
+      report("train.batch_tokens", train.batch_tokens,
+             "expected " + multiples(train.batch_tokens, unit) + " (" + sequences + std::to_string(unit) + ")");
+    }
+    if (train.warmup > train.steps)
+      report("train.warmup", train.warmup, "expected at most train.steps = " + std::to_string(train.steps));
+  }
+
+  void check_fractions() {
+    const auto check = [&](std::string_view key, double value) {
+      if (!(value >= 0.0 && value <= 1.0))
+        report(key, "found " + toml_value(value) + ", expected a number from 0 to 1");
+    };
+    check("weights.start", config_.weights.start);
+    check("adapters.start", config_.adapters.start);
+    check("train.min_lr", config_.train.min_lr);
+  }
+
+  void check_layers() {
+    const WeightsConfig& weights = config_.weights;
+    const std::vector<LinearShape> layers = linear_layers(config_.model);
+    for (const std::string& pattern : weights.dense_layers) check_matches("weights.dense_layers", pattern, layers);
+    for (const auto& entry : weights.overrides) check_matches("weights.override", entry.layers, layers);
+    if (config_.adapters.rank > config_.model.width)
+      report("adapters.rank", config_.adapters.rank,
+             "expected at most model.width = " + std::to_string(config_.model.width));
+    for (const LinearShape& layer : layers) {
+      const LayerWeights choice = layer_weights(weights, layer.name);
+      if (choice.method == "dense") continue;
+      // Blocks are alike: one message is enough.
+      if (!check_sparse(layer, choice)) return;
+    }
+  }
+
+  void check_matches(std::string_view key, const std::string& pattern, const std::vector<LinearShape>& layers) {
+    const auto fits = [&](const LinearShape& layer) { return matches_layer(pattern, layer.name); };
+    if (std::any_of(layers.begin(), layers.end(), fits)) return;
+    const auto distance = [&](const LinearShape& layer) { return edit_distance(pattern, layer.name); };
+    const auto closest = std::min_element(layers.begin(), layers.end(),
+                                          [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    report(key, "found " + toml_value(pattern) + ", which names no layer of this model; the closest is " +
+                    toml_value(closest->name) + " of blocks 0 to " + std::to_string(config_.model.layers - 1));
+  }
+
+  // Both sides are cut into groups: inputs forward, outputs in the second pruning.
+  bool check_sparse(const LinearShape& layer, const LayerWeights& choice) {
+    const std::int64_t of = choice.pattern.of;
+    if (layer.name == "head" && config_.model.tied) {
+      report("weights.override",
+             "the layer head would be sparse, but model.tied shares it with the embedding; expected "
+             "model.tied = false or a dense head");
+      return false;
+    }
+    if (layer.inputs % of == 0 && layer.outputs % of == 0) return true;
+    const ModelConfig& model = config_.model;
+    const bool mlp = layer.name.find(".mlp.") != std::string::npos;
+    std::string_view key = "model.width";
+    std::int64_t value = model.width;
+    std::string fitting = multiples(value, of);
+    if (layer.name == "head" && layer.inputs % of == 0) {
+      key = "model.vocab", value = model.vocab, fitting = multiples(value, of);
+    } else if (mlp && model.width % of == 0) {
+      key = "model.ffn", value = model.ffn, fitting = multiples(value, of);
+    } else if (model.width % of == 0) {
+      key = "model.kv_heads", value = model.kv_heads;
+      fitting = "rows of queries, keys and values, (heads + 2 x kv_heads) x width / heads, that are a multiple of " +
+                std::to_string(of);
+    }
+    report(key, value,
+           "the layer " + layer.name + " (" + std::to_string(layer.outputs) + " x " + std::to_string(layer.inputs) +
+               ") cannot hold " + to_string(choice.pattern) + "; expected " + fitting +
+               ", or the layer in weights.dense_layers");
+    return false;
+  }
+
+  const Config& config_;
+  const Where& where_;
+  std::string problems_;
+};
+
+}  // namespace
+
+void check_config(const Config& config, const Where& where) {
+  Checker(config, where).check();
+}
+
+}  // namespace filigree

@@ -1,0 +1,280 @@
+#include <toml++/toml.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "io/atomic_file.h"
+#include "io/config_keys.h"
+#include "io/config_toml.h"
+#include "io/model_presets.h"
+
+namespace filigree {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t kMaxFileBytes = 1 << 20;  // a configuration of a megabyte is another file given by mistake
+constexpr std::string_view kCommandLine = "--set";
+
+// Where a value stands and what its paths are relative to.
+struct Origin {
+  std::string name;  // the file's, or "--set"
+  fs::path folder;
+  bool is_file = true;
+
+  std::string at(const toml::source_region& region) const {
+    return is_file && region.begin ? name + ":" + std::to_string(region.begin.line) : name;
+  }
+};
+
+// Long values are cut: a message must stay readable.
+std::string shortened(std::string text) {
+  constexpr std::size_t most = 80;
+  if (text.size() > most) text = text.substr(0, most) + "...";
+  return text;
+}
+
+// A value as a message shows it.
+std::string shown(const toml::node& node) {
+  if (const auto* text = node.as_string()) return shortened(toml_value(text->get()));
+  if (const auto* number = node.as_integer()) return toml_value(number->get());
+  if (const auto* number = node.as_floating_point()) return toml_value(number->get());
+  if (const auto* flag = node.as_boolean()) return toml_value(flag->get());
+  if (const auto* list = node.as_array()) return "a list of " + std::to_string(list->size());
+  return node.is_table() ? "a table" : "a date or time";
+}
+
+std::optional<double> as_number(const toml::node& node) {
+  if (const auto* number = node.as_floating_point()) return number->get();
+  if (const auto* number = node.as_integer()) return static_cast<double>(number->get());
+  return {};
+}
+
+// The node as a value of the key's kind; nothing when it is of another kind. Overrides are read elsewhere.
+std::optional<ConfigValue> as_kind(Kind kind, const toml::node& node) {
+  switch (kind) {
+    case Kind::boolean:
+      if (const auto* flag = node.as_boolean()) return flag->get();
+      return {};
+    case Kind::integer:
+      if (const auto* number = node.as_integer()) return number->get();
+      return {};
+    case Kind::number:
+      if (const auto number = as_number(node)) return *number;
+      return {};
+    case Kind::text:
+      if (const auto* text = node.as_string()) return text->get();
+      return {};
+    case Kind::text_list: {
+      if (const auto* text = node.as_string()) return std::vector<std::string>{text->get()};
+      if (!node.is_array()) return {};
+      std::vector<std::string> list;
+      for (const toml::node& item : *node.as_array()) {
+        if (!item.is_string()) return {};
+        list.push_back(item.as_string()->get());
+      }
+      return list;
+    }
+    case Kind::number_pair: {
+      if (!node.is_array()) return {};
+      std::vector<double> list;
+      for (const toml::node& item : *node.as_array()) {
+        const auto number = as_number(item);
+        if (!number) return {};
+        list.push_back(*number);
+      }
+      return list;
+    }
+    case Kind::overrides:
+      return {};
+  }
+  return {};
+}
+
+class Reader {
+ public:
+  void read_text(std::string_view text, const Origin& origin) {
+    const toml::table root = parse_file(text, origin);
+    for (const auto& [section, node] : root) {
+      const toml::table* keys = node.as_table();
+      if (keys == nullptr || keys->empty()) {
+        read_top_level(std::string(section.str()), section.source(), keys != nullptr, origin);
+        continue;
+      }
+      for (const auto& [leaf, value] : *keys)
+        read_value(std::string(section.str()) + "." + std::string(leaf.str()), value, leaf.source(), origin, {});
+    }
+  }
+
+  void read_override(const std::string& text, const Origin& origin) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      problems_.push_back(std::string(kCommandLine) + ": found \"" + shortened(text) + "\", expected key=value");
+      return;
+    }
+    const std::string name = text.substr(0, equals);
+    const std::string word = text.substr(equals + 1);
+    const toml::table parsed = parse_word(word);
+    read_value(name, *parsed.get("value"), parsed.get("value")->source(), origin, word);
+  }
+
+  // The configuration of everything read so far, presets filled in.
+  Config finish(const std::string& file) {
+    for (const ConfigKey& key : config_keys())
+      if (key.required && !values_.contains(key.name))
+        problems_.push_back(file + ": " + std::string(key.name) + " is missing: " + std::string(key.doc) +
+                            "; expected " + expected_value(key));
+    throw_problems();
+
+    Config config;
+    if (const auto preset = values_.find("model.preset"); preset != values_.end())
+      if (auto model = model_preset(std::get<std::string>(preset->second.value))) config.model = *std::move(model);
+    for (const ConfigKey& key : config_keys())
+      if (const auto found = values_.find(key.name); found != values_.end()) key.set(config, found->second.value);
+    if (!values_.contains("model.tied")) config.model.tied = config.model.arch != "llama";
+    if (config.model.layers == 0 || config.model.width == 0 || config.model.heads == 0 || config.model.context == 0)
+      throw UserError(file +
+                      ": the model has no shape; expected model.preset, or model.layers, model.width, "
+                      "model.heads and model.context");
+    resolve_shape(config.model);
+    check_config(config, [&](std::string_view key) {
+      const auto found = values_.find(key);
+      return found == values_.end() ? file : found->second.where;
+    });
+    return config;
+  }
+
+ private:
+  struct Given {
+    ConfigValue value;
+    std::string where;
+  };
+
+  static toml::table parse_file(std::string_view text, const Origin& origin) {
+    try {
+      return toml::parse(text, origin.name);
+    } catch (const toml::parse_error& error) {
+      throw UserError(origin.at(error.source()) + ": not valid TOML: " + shortened(std::string(error.description())));
+    }
+  }
+
+  // `word` as a TOML value, or as the text that it is.
+  static toml::table parse_word(const std::string& word) {
+    try {
+      toml::table parsed = toml::parse("value = " + word);
+      if (parsed.size() == 1) return parsed;
+    } catch (const toml::parse_error&) {
+      // A bare word: slope, 2:4, data/*.bin
+    }
+    return toml::table{{"value", word}};
+  }
+
+  void report(const std::string& where, const std::string& name, const std::string& text) {
+    problems_.push_back(where + ": " + shortened(name) + ": " + text);
+  }
+
+  void report_unknown(const std::string& where, const std::string& name) {
+    if (const UnservedKey* unserved = find_unserved_key(name))
+      report(where, name,
+             "this build of filigree does not have " + std::string(unserved->missing) + "; remove the key");
+    else
+      report(where, name, "unknown key; the closest known key is " + std::string(closest_config_key(name)));
+  }
+
+  // A key outside any section, or a section without keys. An empty section of known name is no mistake.
+  void read_top_level(const std::string& name, const toml::source_region& region, bool section, const Origin& origin) {
+    bool known = false;
+    for (const ConfigKey& key : config_keys()) known = known || key.name.starts_with(name + ".");
+    if (section && known) return;
+    if (section && find_unserved_key(name + ".") != nullptr) return report_unknown(origin.at(region), name + ".");
+    if (known) return report(origin.at(region), name, "expected a section [" + name + "]");
+    report_unknown(origin.at(region), name);
+  }
+
+  // `word`: the value as it was typed on the command line; a key that takes text takes it as it is.
+  void read_value(const std::string& name, const toml::node& node, const toml::source_region& region,
+                  const Origin& origin, const std::optional<std::string>& word) {
+    const std::string where = origin.at(region);
+    const ConfigKey* key = find_config_key(name);
+    if (key == nullptr) return report_unknown(where, name);
+    if (key->kind == Kind::overrides) return read_layer_overrides(*key, node, where, origin);
+
+    auto value = as_kind(key->kind, node);
+    if (!value && word && key->kind == Kind::text) value = *word;
+    if (!value && word && key->kind == Kind::text_list && !node.is_array()) value = std::vector<std::string>{*word};
+    if (!value) return report(where, name, "found " + shown(node) + ", expected " + expected_value(*key));
+    if (const std::string problem = value_problem(*key, *value); !problem.empty())
+      return report(where, name, "found " + shortened(toml_value(*value)) + ", " + problem);
+    if (key->path) make_absolute(*value, origin.folder);
+    values_.insert_or_assign(name, Given{*std::move(value), where});
+  }
+
+  void read_layer_overrides(const ConfigKey& key, const toml::node& node, const std::string& where,
+                            const Origin& origin) {
+    const std::string name(key.name);
+    const std::string expected = "expected " + expected_value(key);
+    const toml::array* list = node.as_array();
+    if (list == nullptr) return report(where, name, "found " + shown(node) + ", " + expected);
+    std::vector<WeightsConfig::Override> overrides;
+    for (const toml::node& item : *list) {
+      const toml::table* fields = item.as_table();
+      if (fields == nullptr) return report(origin.at(item.source()), name, "found " + shown(item) + ", " + expected);
+      WeightsConfig::Override entry;
+      for (const auto& [field, value] : *fields) {
+        const std::string at = origin.at(field.source());
+        const std::string full = name + "." + std::string(field.str());
+        std::string* member = field == "layers"    ? &entry.layers
+                              : field == "method"  ? &entry.method
+                              : field == "pattern" ? &entry.pattern
+                                                   : nullptr;
+        if (member == nullptr) return report(at, full, "unknown key; an override has layers, method and pattern");
+        if (!value.is_string()) return report(at, full, "found " + shown(value) + ", expected a text in quotes");
+        *member = value.as_string()->get();
+      }
+      const ConfigValue one = std::vector<WeightsConfig::Override>{entry};
+      if (const std::string problem = value_problem(key, one); !problem.empty())
+        return report(origin.at(item.source()), name, "found " + shortened(toml_value(one)) + ", " + problem);
+      overrides.push_back(std::move(entry));
+    }
+    values_.insert_or_assign(name, Given{std::move(overrides), where});
+  }
+
+  static void make_absolute(ConfigValue& value, const fs::path& folder) {
+    const auto absolute = [&](std::string& text) {
+      if (!text.empty() && !is_tokenizer_rule(text)) text = (folder / text).lexically_normal().string();
+    };
+    if (auto* text = std::get_if<std::string>(&value)) absolute(*text);
+    if (auto* list = std::get_if<std::vector<std::string>>(&value))
+      for (std::string& text : *list) absolute(text);
+  }
+
+  void throw_problems() const {
+    if (problems_.empty()) return;
+    std::string text;
+    for (const std::string& problem : problems_) text += (text.empty() ? "" : "\n") + problem;
+    throw UserError(text);
+  }
+
+  std::map<std::string, Given, std::less<>> values_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& name, const fs::path& folder,
+                    std::span<const std::string> overrides) {
+  Reader reader;
+  reader.read_text(text, {name, fs::absolute(folder), true});
+  for (const std::string& override_text : overrides)
+    reader.read_override(override_text, {std::string(kCommandLine), fs::current_path(), false});
+  return reader.finish(name);
+}
+
+Config read_config(const fs::path& file, std::span<const std::string> overrides) {
+  return parse_config(read_file(file, kMaxFileBytes), file.string(), fs::absolute(file).parent_path(), overrides);
+}
+
+}  // namespace filigree

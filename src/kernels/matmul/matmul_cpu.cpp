@@ -1,0 +1,55 @@
+#include <omp.h>
+
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_onednn.h"
+
+namespace filigree {
+namespace {
+
+// The empty sum: y = bias [+ y].
+void without_depth(Device& device, const MatmulArgs& args) {
+  if (!args.accumulate) fill(device, args.y, 0.0f);
+  if (args.bias.empty()) return;
+  for (std::int64_t row = 0; row < args.y.shape[0]; ++row) add(device, args.y.slice(row, 1), args.bias);
+}
+
+void check(const MatmulArgs& args, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  const bool fits = args.a.shape == (args.transpose_a ? Shape{depth, rows} : Shape{rows, depth}) &&
+                    args.b.shape == (args.transpose_b ? Shape{columns, depth} : Shape{depth, columns}) &&
+                    (args.bias.empty() || args.bias.count() == columns);
+  if (!fits)
+    throw Error("matmul: y " + to_string(args.y.shape) + ", a " + to_string(args.a.shape) +
+                (args.transpose_a ? " transposed" : "") + ", b " + to_string(args.b.shape) +
+                (args.transpose_b ? " transposed" : "") + " and bias " + to_string(args.bias.shape) +
+                " do not fit each other");
+  require(args.a.dtype == args.b.dtype, "matmul: operands of two types");
+  require(args.y.dtype == DType::f32 || args.a.dtype == DType::bf16, "matmul: a bf16 result needs bf16 operands");
+}
+
+}  // namespace
+
+void matmul(Device& device, const MatmulArgs& args) {
+  require(args.y.shape.rank() == 2 && args.a.shape.rank() == 2 && args.b.shape.rank() == 2,
+          "matmul: operands are matrices");
+  const std::int64_t rows = args.y.shape[0], columns = args.y.shape[1];
+  const std::int64_t depth = args.a.shape[args.transpose_a ? 0 : 1];
+  check(args, rows, columns, depth);
+  if (args.y.count() == 0) return;
+  if (depth == 0) return without_depth(device, args);
+  const MatmulDescription what = {.rows = rows,
+                                  .columns = columns,
+                                  .depth = depth,
+                                  .operands = args.a.dtype,
+                                  .result = args.y.dtype,
+                                  .transpose_a = args.transpose_a,
+                                  .transpose_b = args.transpose_b,
+                                  .accumulate = args.accumulate,
+                                  .bias = !args.bias.empty(),
+                                  .scale = args.scale,
+                                  .threads = omp_get_max_threads()};
+  const float* bias = args.bias.empty() ? nullptr : args.bias.as<float>();
+  onednn_matmul(device, what, args.y.data, args.a.data, args.b.data, bias);
+}
+
+}  // namespace filigree

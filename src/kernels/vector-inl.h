@@ -1,0 +1,135 @@
+// Vectors of fp32 lanes over fp32 or bf16 arrays, for the kernels that Highway compiles once for each instruction set
+// (baseline, AVX2, AVX-512) and chooses among at run time. Included inside foreach_target, so its guard toggles.
+//
+// A loop over `count` elements is written once: for_vectors calls its body with Full for whole vectors and with Part for
+// the rest, and load, store and friends take either.
+#if defined(FILIGREE_KERNELS_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FILIGREE_KERNELS_VECTOR_INL_H_
+#undef FILIGREE_KERNELS_VECTOR_INL_H_
+#else
+#define FILIGREE_KERNELS_VECTOR_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace filigree::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using FloatVector = hn::Vec<FloatTag>;
+inline constexpr std::int64_t kLanes = HWY_LANES(float);
+
+struct Full {};         // kLanes elements
+struct Part {           // fewer
+  std::int64_t count;
+};
+
+HWY_INLINE FloatVector splat(float value) { return hn::Set(FloatTag(), value); }
+
+HWY_INLINE FloatVector load(const float* from, Full = {}) { return hn::LoadU(FloatTag(), from); }
+HWY_INLINE FloatVector load(const bf16* from, Full = {}) {
+  const hn::RebindToUnsigned<FloatTag> words;
+  const hn::Rebind<std::uint16_t, FloatTag> halves;
+  const auto bits = hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(words, bits)));
+}
+// Lanes past the end hold `rest`.
+template <typename T>
+HWY_INLINE FloatVector load(const T* from, Part part, float rest = 0.0f) {
+  HWY_ALIGN T lanes[kLanes];
+  std::fill(std::copy(from, from + part.count, lanes), lanes + kLanes, T(rest));
+  return load(lanes, Full());
+}
+template <typename T>
+HWY_INLINE FloatVector load(const T* from, Full, float) {
+  return load(from, Full());
+}
+
+HWY_INLINE void store(FloatVector value, float* to, Full = {}) { hn::StoreU(value, FloatTag(), to); }
+// Rounds as class bf16 does: to nearest even, NaN to a quiet NaN.
+HWY_INLINE void store(FloatVector value, bf16* to, Full = {}) {
+  const hn::RebindToUnsigned<FloatTag> words;
+  const hn::Rebind<std::uint16_t, FloatTag> halves;
+  const auto bits = hn::BitCast(words, value);
+  const auto upper = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(upper, hn::Set(words, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(words, 0x7fffu)), odd));
+  const auto is_nan = hn::RebindMask(words, hn::Ne(value, value));
+  const auto result = hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(words, 0x40u)), rounded);
+  hn::StoreU(hn::TruncateTo(halves, result), halves, reinterpret_cast<std::uint16_t*>(to));
+}
+template <typename T>
+HWY_INLINE void store(FloatVector value, T* to, Part part) {
+  HWY_ALIGN T lanes[kLanes];
+  store(value, lanes, Full());
+  std::copy(lanes, lanes + part.count, to);
+}
+
+// value in the lanes that count, 0 in the others.
+HWY_INLINE FloatVector keep(FloatVector value, Full) { return value; }
+HWY_INLINE FloatVector keep(FloatVector value, Part part) {
+  return hn::IfThenElseZero(hn::FirstN(FloatTag(), static_cast<std::size_t>(part.count)), value);
+}
+
+// body(index, Full or Part) over [0, count).
+template <typename Body>
+HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) body(i, Full());
+  if (i < count) body(i, Part{count - i});
+}
+
+// Sum over [0, count) of term(index, Full or Part), in an order that depends on `count` alone. Four accumulators hide
+// the latency of the addition. Lanes past the end must be 0: use keep().
+template <typename Term>
+HWY_INLINE float sum_vectors(std::int64_t count, const Term& term) {
+  FloatVector sum0 = splat(0.0f), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    sum0 = hn::Add(sum0, term(i, Full()));
+    sum1 = hn::Add(sum1, term(i + kLanes, Full()));
+    sum2 = hn::Add(sum2, term(i + 2 * kLanes, Full()));
+    sum3 = hn::Add(sum3, term(i + 3 * kLanes, Full()));
+  }
+  for (; i + kLanes <= count; i += kLanes) sum0 = hn::Add(sum0, term(i, Full()));
+  if (i < count) sum1 = hn::Add(sum1, term(i, Part{count - i}));
+  return hn::GetLane(hn::SumOfLanes(FloatTag(), hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
+}
+
+// e^x: x = n ln 2 + r with |r| <= ln 2 / 2, a minimax polynomial of degree 6 for e^r, and n added to the exponent.
+// Error below 2 ulp (tested); 0 below -87, at most e^88.3 above; NaN stays NaN. About 14 operations.
+HWY_INLINE FloatVector exponential(FloatVector x) {
+  const FloatTag f;
+  const hn::RebindToSigned<FloatTag> ints;
+  const auto underflow = hn::Lt(x, splat(-87.0f));
+  const FloatVector bounded = hn::IfThenElse(hn::Gt(x, splat(88.3f)), splat(88.3f), x);
+  const FloatVector n = hn::Round(hn::Mul(bounded, splat(1.44269504f)));
+  FloatVector r = hn::NegMulAdd(n, splat(0.693359375f), bounded);  // exact: 10 bits of ln 2 times 8 bits of n
+  r = hn::NegMulAdd(n, splat(-2.12194440e-4f), r);                 // the rest of ln 2
+  FloatVector p = splat(1.38143205e-3f);
+  p = hn::MulAdd(p, r, splat(8.36885107e-3f));
+  p = hn::MulAdd(p, r, splat(4.16684011e-2f));
+  p = hn::MulAdd(p, r, splat(1.66665195e-1f));
+  p = hn::MulAdd(p, r, splat(4.99999934e-1f));
+  p = hn::MulAdd(hn::Mul(p, r), r, r);
+  p = hn::Add(p, splat(1.0f));
+  const auto scaled = hn::Add(hn::BitCast(ints, p), hn::ShiftLeft<23>(hn::ConvertTo(ints, n)));
+  return hn::IfThenZeroElse(underflow, hn::BitCast(f, scaled));
+}
+
+// 1 / (1 + e^-x); error below 4 ulp.
+HWY_INLINE FloatVector sigmoid(FloatVector x) {
+  return hn::Div(splat(1.0f), hn::Add(splat(1.0f), exponential(hn::Neg(x))));
+}
+
+}  // namespace filigree::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

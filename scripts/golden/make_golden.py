@@ -12,8 +12,8 @@ and, as the metadata entry "golden", the model's shape, the optimizer's settings
 
 Before anything is written, the logits are compared with those of the classes GPT2LMHeadModel, OPTForCausalLM and
 LlamaForCausalLM of the transformers library, so that two independent definitions agree on every architecture; and the
-run is repeated in fp64: seeds are chosen so that its losses agree to 2e-6. (Others exist where a ReLU stands so close to
-its kink that fp32 rounding decides, and with it the sign of a whole Adam update: 1e-3 apart, and no test of anything.)
+run is repeated in fp64: seeds are chosen so that its losses agree to 2e-6. (With some seeds a ReLU stands so close to
+its kink that fp32 rounding decides, and with it the sign of a whole Adam update: 1e-3 apart, no test of anything.)
 
 Needs torch >= 2.2, transformers >= 4.40, safetensors >= 0.4 and numpy on the CPU; the files in the repository name the
 versions that made them. Only this script needs them: the tests read the files.

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# scripts/setup: what it prints, which mistakes it refuses and how, and that it is quick when nothing is missing.
+set -euo pipefail
+setup=$1/scripts/setup
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+fail() { echo "FAILED: $*"; exit 1; }
+
+"$setup" --cpu --print >"$folder/plan"
+packages=$(grep -cE '^(build|test|fuzz) ' "$1/scripts/packages.txt")
+[[ $(wc -l <"$folder/plan") == "$packages" ]] || fail "--print does not list the $packages packages"
+"$setup" --quickstart --print >"$folder/short_plan"
+if grep -q '^chromium' "$folder/short_plan"; then fail "--quickstart wants a test tool"; fi
+
+status=0
+"$setup" --no-such-option >"$folder/out" 2>&1 || status=$?
+((status == 2)) || fail "an unknown option ends with $status instead of 2"
+grep -q "usage: scripts/setup" "$folder/out" || fail "an unknown option does not show the usage"
+
+# With neither Debian's tools nor the packages at hand nothing is installed; the message names the system and what is
+# missing. (An empty PATH but for the few tools that the script calls; bash finds no dpkg-query and no sudo there.)
+mkdir "$folder/bin"
+for tool in dirname cat cmp; do ln -s "$(command -v $tool)" "$folder/bin/$tool"; done
+if [[ $(. /etc/os-release && echo "$ID $VERSION_ID") != "debian 12" ]]; then
+  PATH=$folder/bin "$BASH" "$setup" --cpu >"$folder/out" 2>&1 && fail "another system is not refused"
+  grep -q "are those of Debian 12" "$folder/out" || fail "the message does not say Debian 12: $(cat "$folder/out")"
+elif ((EUID != 0)); then
+  PATH=$folder/bin "$BASH" "$setup" --cpu >"$folder/out" 2>&1 && fail "neither root nor sudo is not refused"
+  grep -q "apt-get install g++" "$folder/out" || fail "the message does not say what root has to run"
+fi
+
+if ! grep -q 'to install$' "$folder/plan"; then
+  begin=${EPOCHREALTIME//[.,]/}
+  "$setup" --cpu >"$folder/out"
+  took=$((${EPOCHREALTIME//[.,]/} - begin))
+  grep -q "everything is there" "$folder/out" || fail "nothing is missing, yet it says: $(cat "$folder/out")"
+  ((took < 1000000)) || fail "nothing was missing, yet it took $took microseconds"
+fi

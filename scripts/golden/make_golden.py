@@ -52,12 +52,16 @@ def make_tokens(model, seed):
     return tokens
 
 
+def decayed(name, parameter):
+    return parameter.dim() >= 2 and not name.startswith("embedding.")
+
+
 def train(model, parameters, tokens):
-    """AdamW as filigree defines it: decay on matrices (embeddings included), not on biases and norms."""
+    """AdamW as filigree defines it: decay on the matrices of linear layers, not on embeddings, biases and norms."""
     parameters = {name: value.clone().requires_grad_() for name, value in parameters.items()}
     groups = [
-        {"params": [p for p in parameters.values() if p.dim() >= 2], "weight_decay": OPTIMIZER["weight_decay"]},
-        {"params": [p for p in parameters.values() if p.dim() < 2], "weight_decay": 0.0},
+        {"params": [p for name, p in parameters.items() if decayed(name, p)], "weight_decay": OPTIMIZER["weight_decay"]},
+        {"params": [p for name, p in parameters.items() if not decayed(name, p)], "weight_decay": 0.0},
     ]
     betas = (OPTIMIZER["beta1"], OPTIMIZER["beta2"])
     optimizer = torch.optim.AdamW(groups, lr=OPTIMIZER["lr"], betas=betas, eps=OPTIMIZER["eps"], foreach=False)

@@ -36,8 +36,10 @@ void* Device::scratch(Scratch slot, std::size_t bytes) {
   return buffer.data();
 }
 
+std::unique_ptr<Device> Device::plan() { return std::unique_ptr<Device>(new Device(Memory::Kind::plan)); }
+
 std::unique_ptr<Device> Device::cpu(int threads) {
-  std::unique_ptr<Device> device(new Device());
+  std::unique_ptr<Device> device(new Device(Memory::Kind::real));
   if (threads > 0) omp_set_num_threads(threads);
   device->threads_ = omp_get_max_threads();
   std::string model = "CPU";

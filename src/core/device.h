@@ -32,6 +32,8 @@ class Device {
  public:
   // threads = 0 takes OpenMP's default (OMP_NUM_THREADS or the processors that this process may use).
   static std::unique_ptr<Device> cpu(int threads = 0);
+  // Computes nothing and holds nothing: for laying a model out to learn its memory (see Memory).
+  static std::unique_ptr<Device> plan();
 
   Memory& memory() { return memory_; }
   const Memory& memory() const { return memory_; }
@@ -51,7 +53,7 @@ class Device {
   }
 
  private:
-  Device() = default;
+  explicit Device(Memory::Kind kind) : memory_(kind) {}
 
   Memory memory_;
   std::array<Buffer, kScratchCount> scratch_;

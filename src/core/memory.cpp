@@ -35,16 +35,22 @@ Buffer::~Buffer() {
 
 Buffer Memory::allocate(Purpose purpose, std::size_t bytes) {
   if (bytes == 0) return {};
+  void* data = nullptr;
+  if (kind_ == Kind::real) data = allocate_zeroed(purpose, bytes);
+  bytes_[static_cast<std::size_t>(purpose)] += static_cast<std::int64_t>(bytes);
+  peak_ = std::max(peak_, total());
+  ++allocations_;
+  return Buffer(this, purpose, data, bytes);
+}
+
+void* Memory::allocate_zeroed(Purpose purpose, std::size_t bytes) const {
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* data = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
   if (data == nullptr)
     throw Error("out of memory: " + std::to_string(bytes) + " bytes for " + std::string(name_of(purpose)) + ", " +
                 std::to_string(total()) + " bytes already held; a smaller train.micro_batch or model.context needs less");
   std::memset(data, 0, rounded);
-  bytes_[static_cast<std::size_t>(purpose)] += static_cast<std::int64_t>(bytes);
-  peak_ = std::max(peak_, total());
-  ++allocations_;
-  return Buffer(this, purpose, data, bytes);
+  return data;
 }
 
 OwnedTensor Memory::tensor(Purpose purpose, DType dtype, Shape shape) {

@@ -36,7 +36,7 @@ class Buffer {
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  bool empty() const { return data_ == nullptr; }
+  bool empty() const { return bytes_ == 0; }
 
  private:
   friend class Memory;
@@ -64,9 +64,14 @@ class OwnedTensor {
   Tensor view_;
 };
 
-// Allocates and counts. Not thread-safe: allocation happens at set-up, on one thread. It must outlive its Buffers.
+// Allocates and counts, or, as a plan, only counts: its buffers have a size but no data, so that a model of any size can
+// be laid out and its bytes be known exactly, by the code that would allocate them. Not thread-safe: allocation happens at set-up, on one thread. It must outlive its Buffers.
 class Memory {
  public:
+  enum class Kind : std::uint8_t { real, plan };
+  explicit Memory(Kind kind = Kind::real) : kind_(kind) {}
+  bool is_plan() const { return kind_ == Kind::plan; }
+
   // Throws Error naming the purpose and the bytes when the system refuses.
   Buffer allocate(Purpose purpose, std::size_t bytes);
   OwnedTensor tensor(Purpose purpose, DType dtype, Shape shape);
@@ -79,8 +84,10 @@ class Memory {
 
  private:
   friend class Buffer;
+  void* allocate_zeroed(Purpose purpose, std::size_t bytes) const;
   void release(Purpose purpose, void* data, std::size_t bytes) noexcept;
 
+  Kind kind_;
   std::array<std::int64_t, kPurposeCount> bytes_{};
   std::int64_t peak_ = 0;
   std::int64_t allocations_ = 0;

@@ -52,7 +52,7 @@ struct TrainConfig {
   std::string schedule = "cosine";   // cosine | linear | constant
   std::int64_t warmup = 0;           // steps
   double min_lr = 0.0;               // the schedule's end, as a fraction of lr
-  double weight_decay = 0.1;         // on matrices; never on biases, norms
+  double weight_decay = 0.1;         // on the matrices of linear layers; never on embeddings, biases, norms
   double beta1 = 0.9, beta2 = 0.95;
   double eps = 1e-8;
   double clip = 1.0;                 // global gradient norm; 0: off

@@ -49,7 +49,7 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
   require(model.vocab > 0 && model.layers > 0 && model.ffn > 0 && model.kv_heads > 0, "the model is not resolved");
   if (model.arch == "llama") {
     rotary_table_ = device.memory().tensor(Purpose::data, DType::f32, {model.context, model.width / model.heads});
-    rotary_table(rotary_table_, model.rope_base);
+    if (!device.memory().is_plan()) rotary_table(rotary_table_, model.rope_base);
   } else {
     positions_ = std::make_unique<Parameter>(device,
                                              ParameterOptions{.name = "embedding.positions",
@@ -333,7 +333,7 @@ void Transformer::load_initial(Device& device, const CheckpointSource& source) {
     }
     const Shape shape{weight.spec().outputs, weight.spec().inputs};
     const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, shape);
-    convert(device, dense, source.get(CheckpointSink::File::model, name, shape));
+    source.load(CheckpointSink::File::model, name, dense);
     weight.initialize(device, dense, true);
     if (linear->bias()) load_parameter(device, source, *linear->bias(), false);
   }

@@ -1,6 +1,5 @@
 #include "sparsity/linear_weight.h"
 
-#include "kernels/elementwise/elementwise.h"
 #include "sparsity/dense_weight.h"
 #include "sparsity/slope_weight.h"
 
@@ -17,13 +16,15 @@ void save_parameter(CheckpointSink& sink, const Parameter& parameter) {
 }
 
 void load_parameter(Device& device, const CheckpointSource& source, Parameter& parameter, bool with_optimizer) {
-  const Shape& shape = parameter.values().shape;
-  parameter.assign(device, source.get(File::model, parameter.name(), shape));
-  if (!with_optimizer || !parameter.trainable()) return;
-  if (parameter.has_master())
-    parameter.assign(device, source.get(File::optimizer, parameter.name() + ".master", shape));
-  convert(device, parameter.m(), source.get(File::optimizer, parameter.name() + ".m", shape));
-  convert(device, parameter.v(), source.get(File::optimizer, parameter.name() + ".v", shape));
+  const bool optimizer = with_optimizer && parameter.trainable();
+  if (optimizer && parameter.has_master())
+    source.load(File::optimizer, parameter.name() + ".master", parameter.master());
+  else
+    source.load(File::model, parameter.name(), parameter.master());
+  parameter.round_master(device);
+  if (!optimizer) return;
+  source.load(File::optimizer, parameter.name() + ".m", parameter.m());
+  source.load(File::optimizer, parameter.name() + ".v", parameter.v());
 }
 
 std::unique_ptr<LinearWeight> make_linear_weight(Device& device, const LinearSpec& spec) {

@@ -21,7 +21,7 @@
 
 namespace filigree {
 
-// Arrays of a checkpoint. Names are complete; a source throws UserError when one is missing or has another shape.
+// Arrays of a checkpoint. A source throws UserError when an array is missing or has another shape.
 class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;
@@ -32,8 +32,8 @@ class CheckpointSource {
  public:
   virtual ~CheckpointSource() = default;
   virtual bool has(CheckpointSink::File file, const std::string& name) const = 0;
-  // The stored tensor; `shape` is what the model expects.
-  virtual Tensor get(CheckpointSink::File file, const std::string& name, const Shape& shape) const = 0;
+  // Copies the stored array into `out`, whose shape the model expects, rounding where `out` has fewer bits.
+  virtual void load(CheckpointSink::File file, const std::string& name, const Tensor& out) const = 0;
 };
 
 // Values go to the model file; master and moments, where they exist, to the optimizer file. Loading without the

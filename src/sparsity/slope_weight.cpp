@@ -1,7 +1,6 @@
 #include "sparsity/slope_weight.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "core/hash.h"
 #include "kernels/elementwise/elementwise.h"
@@ -182,15 +181,12 @@ void SlopeWeight::save(CheckpointSink& sink) {
 void SlopeWeight::load(Device& device, const CheckpointSource& source, bool with_optimizer) {
   load_parameter(device, source, values_, with_optimizer);
   const std::string name = spec_.name + ".weight.mask";
-  const Tensor mask = source.get(File::model, name, mask_.view().shape);
-  std::memcpy(mask_.view().data, mask.as<std::uint8_t>(), mask.bytes());
+  source.load(File::model, name, mask_);
   require_user(describe().mask_valid, name + ": a group keeps another number of entries than " +
                                           to_string(spec_.pattern) + "; the checkpoint is damaged or of another pattern");
   columns_chosen_ = false;
   if (spec_.fixed_column_mask && with_optimizer && spec_.mode == Mode::training) {
-    const Tensor columns =
-        source.get(File::optimizer, spec_.name + ".weight.column_mask", backward_mask_.view().shape);
-    std::memcpy(backward_mask_.view().data, columns.as<std::uint8_t>(), columns.bytes());
+    source.load(File::optimizer, spec_.name + ".weight.column_mask", backward_mask_);
     columns_chosen_ = true;
   }
   refresh(device);

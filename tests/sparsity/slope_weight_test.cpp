@@ -97,10 +97,10 @@ INSTANTIATE_TEST_SUITE_P(
     Patterns, SlopeProducts,
     ::testing::Combine(::testing::Values(Pattern{1, 2}, Pattern{2, 4}, Pattern{1, 4}, Pattern{2, 8}, Pattern{4, 8}, Pattern{8, 16}),
                        ::testing::Values(DType::f32, DType::bf16), ::testing::Values(Backend::sparse, Backend::dense)),
-    [](const auto& info) {
-      const Pattern pattern = std::get<0>(info.param);
+    [](const auto& test) {
+      const Pattern pattern = std::get<0>(test.param);
       return std::to_string(pattern.keep) + "_" + std::to_string(pattern.of) + "_" +
-             std::string(name_of(std::get<1>(info.param))) + (std::get<2>(info.param) == Backend::sparse ? "_sparse" : "_dense");
+             std::string(name_of(std::get<1>(test.param))) + (std::get<2>(test.param) == Backend::sparse ? "_sparse" : "_dense");
     });
 
 TEST(SlopeWeight, DerivedCopyIsAFunctionOfTheValuesAfterEveryChange) {
@@ -160,8 +160,9 @@ TEST(SlopeWeight, FixedColumnMaskIsChosenOnce) {
   const std::vector<double> transposed = expanded(weight.column_pruned());
   for (int n = 0; n < 16; ++n)
     for (int k = 0; k < 16; ++k)
-      if (transposed[static_cast<std::size_t>(k * 16 + n)] != 0.0)
-        EXPECT_EQ(transposed[static_cast<std::size_t>(k * 16 + n)], row_pruned[static_cast<std::size_t>(n * 16 + k)]);
+      if (const double value = transposed[static_cast<std::size_t>(k * 16 + n)]; value != 0.0) {
+        EXPECT_EQ(value, row_pruned[static_cast<std::size_t>(n * 16 + k)]);
+      }
 }
 
 TEST(SlopeWeight, InitializationKeepsTheEnergyOfTheDenseMatrix) {

@@ -1,0 +1,163 @@
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "io/atomic_file.h"
+#include "io/checksum.h"
+
+namespace filigree {
+namespace {
+
+namespace fs = std::filesystem;
+using File = CheckpointSink::File;
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+constexpr std::uint64_t kStateLimit = std::uint64_t{64} << 20;
+constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors"};
+
+// First pass of writing: what there will be.
+class Declare final : public CheckpointSink {
+ public:
+  Declare(SafetensorsWriter& model, SafetensorsWriter& optimizer) : writers_{&model, &optimizer} {}
+  void put(File file, const std::string& name, const Tensor& tensor) override {
+    writers_[static_cast<std::size_t>(file)]->declare(name, tensor.dtype, tensor.shape);
+  }
+
+ private:
+  SafetensorsWriter* writers_[2];
+};
+
+// Second pass: the bytes.
+class Write final : public CheckpointSink {
+ public:
+  Write(SafetensorsWriter& model, SafetensorsWriter& optimizer) : writers_{&model, &optimizer} {}
+  void put(File file, const std::string& name, const Tensor& tensor) override {
+    writers_[static_cast<std::size_t>(file)]->write(name, tensor);
+  }
+
+ private:
+  SafetensorsWriter* writers_[2];
+};
+
+struct Seal {
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;
+};
+
+Seal seal_of(const fs::path& file) {
+  const MappedFile mapped(file);
+  return {mapped.bytes().size(), crc32c(mapped.bytes().data(), mapped.bytes().size())};
+}
+
+std::string state_json(const CheckpointState& state, const fs::path& folder) {
+  Json files;
+  for (const char* name : kFiles) {
+    const Seal seal = seal_of(folder / name);
+    files[name] = {{"bytes", seal.bytes}, {"crc32c", seal.checksum}};
+  }
+  Json json = {{"format", kFormat},
+               {"step", state.step},
+               {"dense_phase", state.dense_phase},
+               {"adapters", state.adapters},
+               {"tokenizer", state.tokenizer},
+               {"backends", state.backends},
+               {"files", files}};
+  return json.dump(2) + "\n";
+}
+
+std::vector<fs::path> checkpoints_of(const fs::path& run) {
+  std::vector<fs::path> found;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", missing)) {
+    const std::string name = entry.path().filename().string();
+    const bool digits = name.size() == 13 && std::all_of(name.begin() + 5, name.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (entry.is_directory() && name.starts_with("step-") && digits) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const fs::path& run, std::int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+  return run / "checkpoints" / name;
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& run) {
+  const std::vector<fs::path> all = checkpoints_of(run);
+  if (all.empty()) return std::nullopt;
+  return all.back();
+}
+
+void remove_old_checkpoints(const fs::path& run, std::int64_t keep) {
+  const std::vector<fs::path> all = checkpoints_of(run);
+  if (keep <= 0 || static_cast<std::int64_t>(all.size()) <= keep) return;
+  for (auto old = all.begin(); old != all.end() - keep; ++old) fs::remove_all(*old);
+}
+
+void write_checkpoint(const fs::path& folder, const Transformer& model, const CheckpointState& state,
+                      const std::string& config_toml, const std::string& tokenizer) {
+  fs::create_directories(folder.parent_path());
+  AtomicFolder target(folder);
+  {
+    SafetensorsWriter values(target.temporary() / kFiles[0]), optimizer(target.temporary() / kFiles[1]);
+    Declare declare(values, optimizer);
+    model.save(declare);
+    Write write(values, optimizer);
+    model.save(write);
+    values.finish();
+    optimizer.finish();
+  }
+  write_file_atomically(target.temporary() / "config.toml", config_toml);
+  if (!tokenizer.empty()) write_file_atomically(target.temporary() / "tokenizer.model", tokenizer);
+  write_file_atomically(target.temporary() / "state.json", state_json(state, target.temporary()));
+  target.commit();
+}
+
+CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
+  const fs::path state_file = folder / "state.json";
+  const std::string text = read_file(state_file, kStateLimit);
+  const auto damaged = [&](const fs::path& file, const std::string& what) {
+    return UserError(file.string() + ": " + what + "; resume from another checkpoint, or remove this one");
+  };
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("format").get<int>() != kFormat)
+      throw damaged(state_file, "format version " + std::to_string(json.at("format").get<int>()) +
+                                    ", but this program reads version " + std::to_string(kFormat));
+    state_.step = json.at("step").get<std::int64_t>();
+    state_.dense_phase = json.at("dense_phase").get<bool>();
+    state_.adapters = json.at("adapters").get<bool>();
+    state_.tokenizer = json.at("tokenizer").get<std::string>();
+    state_.backends = json.at("backends").get<std::map<std::string, std::string>>();
+    for (const char* name : kFiles) {
+      const Json& expected = json.at("files").at(name);
+      if (!fs::exists(folder / name)) throw damaged(folder / name, "missing");
+      const Seal seal = seal_of(folder / name);
+      if (seal.bytes != expected.at("bytes").get<std::uint64_t>())
+        throw damaged(folder / name, std::to_string(seal.bytes) + " bytes, but its state says " +
+                                         std::to_string(expected.at("bytes").get<std::uint64_t>()));
+      if (seal.checksum != expected.at("crc32c").get<std::uint32_t>()) throw damaged(folder / name, "its checksum is wrong");
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw damaged(state_file, std::string("not a checkpoint's state (") + error.what() + ")");
+  }
+  model_ = std::make_unique<SafetensorsFile>(folder / kFiles[0]);
+  optimizer_ = std::make_unique<SafetensorsFile>(folder / kFiles[1]);
+}
+
+bool CheckpointReader::has(File file, const std::string& name) const {
+  return (file == File::model ? *model_ : *optimizer_).find(name) != nullptr;
+}
+
+void CheckpointReader::load(File file, const std::string& name, const Tensor& out) const {
+  (file == File::model ? *model_ : *optimizer_).load(name, out);
+}
+
+}  // namespace filigree

@@ -1,0 +1,62 @@
+// Checkpoints: a folder that appears complete or not at all.
+//
+//   checkpoints/step-NNNNNNNN/
+//     model.safetensors       values in the run's precision, masks; enough to evaluate, generate, export
+//     optimizer.safetensors   masters, moments, and whatever else an exact resume needs
+//     state.json              format version, step, phase, kernel choices, checksums of the other files
+//     config.toml             the run's resolved configuration
+//     tokenizer.model         the tokenizer, when the run has one
+//
+// Equal runs give equal bytes: no times, no host names.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "io/safetensors.h"
+#include "model/transformer.h"
+
+namespace filigree {
+
+struct CheckpointState {
+  std::int64_t step = 0;           // optimizer steps done
+  bool dense_phase = false;        // the sparse phase has not begun
+  bool adapters = false;
+  std::map<std::string, std::string> backends;  // of each planned product: "sparse" or "dense-after-unpack"
+  std::string tokenizer;           // identity, "" when the run has none
+};
+
+std::filesystem::path checkpoint_path(const std::filesystem::path& run, std::int64_t step);
+// The newest complete checkpoint of a run.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
+// Removes the oldest checkpoints of a run beyond the `keep` newest; 0 keeps all.
+void remove_old_checkpoints(const std::filesystem::path& run, std::int64_t keep);
+
+// Written to a temporary folder, flushed, renamed. Throws Error, leaving nothing, when anything fails (a full disk).
+// `tokenizer` is its serialized form; "" when there is none.
+void write_checkpoint(const std::filesystem::path& folder, const Transformer& model, const CheckpointState& state,
+                      const std::string& config_toml, const std::string& tokenizer);
+
+// A checkpoint opened for reading: its state is parsed and its files' lengths and checksums verified. Throws UserError
+// naming the file when something is missing, damaged or of another format version.
+class CheckpointReader final : public CheckpointSource {
+ public:
+  explicit CheckpointReader(const std::filesystem::path& folder);
+
+  const CheckpointState& state() const { return state_; }
+  const std::filesystem::path& folder() const { return folder_; }
+
+  bool has(CheckpointSink::File file, const std::string& name) const override;
+  void load(CheckpointSink::File file, const std::string& name, const Tensor& out) const override;
+
+ private:
+  std::filesystem::path folder_;
+  CheckpointState state_;
+  std::unique_ptr<SafetensorsFile> model_, optimizer_;
+};
+
+}  // namespace filigree

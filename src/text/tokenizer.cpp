@@ -1,0 +1,141 @@
+#include "text/tokenizer.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "text/sentencepiece_tokenizer.h"
+
+namespace filigree {
+namespace {
+
+constexpr std::string_view kBytesFile = "filigree byte tokenizer, version 1\n";
+constexpr std::int32_t kByteEndOfText = 256;
+// Real models have a few MB; what is larger is some other file.
+constexpr std::uintmax_t kLargestTokenizerFile = 256u << 20;
+
+class BytesTokenizer final : public Tokenizer {
+ public:
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
+    return ids;
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    text.reserve(ids.size());
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id > kByteEndOfText) throw Error("decode: id " + std::to_string(id) + " is not below 257");
+      if (id != kByteEndOfText) text += static_cast<char>(id);
+    }
+    return text;
+  }
+
+  std::int64_t vocab_size() const override { return kByteEndOfText + 1; }
+  std::int32_t end_of_text() const override { return kByteEndOfText; }
+  std::string name() const override { return "bytes"; }
+  std::string serialize() const override { return std::string(kBytesFile); }
+};
+
+// FNV-1a, 64 bits: tells tokenizers apart, protects against nothing.
+std::uint64_t hash_of(std::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace
+
+std::string Tokenizer::identity() const {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash_of(serialize())));
+  return name() + "-" + digits;
+}
+
+void Tokenizer::save(const std::filesystem::path& path) const {
+  const std::string bytes = serialize();
+  const std::filesystem::path temporary = path.string() + ".partial-" + std::to_string(getpid());
+  std::ofstream file(temporary, std::ios::binary);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(temporary, path, error);
+  if (!file || error) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw Error("cannot write " + path.string() + (error ? ": " + error.message() : ""));
+  }
+}
+
+TokenizerSpec parse_tokenizer_spec(const std::string& spec) {
+  constexpr std::string_view kTrain = "spm:";
+  if (spec.empty()) throw UserError("no tokenizer named: use bytes, spm:VOCAB_SIZE (e.g. spm:4096) or the path of a file");
+  if (spec == "bytes") return {};
+  TokenizerSpec result;
+  if (!spec.starts_with(kTrain)) {
+    result.kind = TokenizerSpec::Kind::file;
+    result.file = spec;
+    return result;
+  }
+  result.kind = TokenizerSpec::Kind::train_sentencepiece;
+  const char* const end = spec.data() + spec.size();
+  const auto [stop, error] = std::from_chars(spec.data() + kTrain.size(), end, result.vocab);
+  if (error != std::errc() || stop != end || result.vocab < kSmallestSentencePieceVocab || result.vocab > 1'000'000)
+    throw UserError("tokenizer \"" + spec + "\": the vocabulary size after spm: must be a number from " +
+                    std::to_string(kSmallestSentencePieceVocab) + " to 1000000, e.g. spm:4096");
+  return result;
+}
+
+std::unique_ptr<Tokenizer> bytes_tokenizer() { return std::make_unique<BytesTokenizer>(); }
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const LineSource& lines) {
+  switch (spec.kind) {
+    case TokenizerSpec::Kind::bytes:
+      return bytes_tokenizer();
+    case TokenizerSpec::Kind::train_sentencepiece:
+      return train_sentencepiece(spec.vocab, lines);
+    case TokenizerSpec::Kind::file:
+      return load_tokenizer(spec.file);
+  }
+  throw Error("unknown kind of tokenizer");
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    const std::filesystem::path inside = path / kTokenizerFile;
+    if (!std::filesystem::exists(inside, error))
+      throw UserError(path.string() + ": this folder holds no " + std::string(kTokenizerFile));
+    return load_tokenizer(inside);
+  }
+  if (!std::filesystem::exists(path, error))
+    throw UserError("tokenizer " + path.string() +
+                    ": there is no such file (a tokenizer is bytes, spm:VOCAB_SIZE or the path of a file)");
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) throw UserError("tokenizer " + path.string() + ": " + error.message());
+  if (size > kLargestTokenizerFile)
+    throw UserError("tokenizer " + path.string() + ": " + std::to_string(size) + " bytes are too many for a tokenizer");
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file.good() && !file.eof()) throw UserError("tokenizer " + path.string() + ": cannot be read");
+  return parse_tokenizer(std::move(bytes), path.string());
+}
+
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string serialized, const std::string& source) {
+  if (serialized.empty()) throw UserError("tokenizer " + source + ": the file is empty");
+  if (serialized == kBytesFile) return bytes_tokenizer();
+  if (serialized.starts_with("{") || serialized.starts_with("#version"))
+    throw UserError("tokenizer " + source +
+                    ": this is a tokenizer.json, vocab.json or merges.txt; only SentencePiece models (.model) and the "
+                    "tokenizers that filigree saves are read");
+  return parse_sentencepiece(std::move(serialized), source);
+}
+
+}  // namespace filigree

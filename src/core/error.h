@@ -1,6 +1,7 @@
-// Errors of the whole engine. Two kinds, because the program's exit code depends on who has to act:
+// Errors of the whole engine. Three kinds, because the program's exit code depends on who has to act:
 //   Error      the run failed (out of memory, a full disk, a library refused): exit code 1
 //   UserError  the user's input is wrong: exit code 2, one message, no source location
+//   Interrupted  the user stopped the program: exit code 3
 // A UserError says what is wrong, where (file, line, key), the value found and what would be right.
 #pragma once
 
@@ -16,6 +17,12 @@ class Error : public std::runtime_error {
 };
 
 class UserError : public Error {
+ public:
+  using Error::Error;
+};
+
+// The user stopped the program (SIGINT, SIGTERM) and nothing is lost: exit code 3.
+class Interrupted : public Error {
  public:
   using Error::Error;
 };

@@ -32,7 +32,7 @@ void Linear::insert_adapter(Device& device, std::int64_t rank, bool scaled_init)
                                                            .dtype = spec.dtype,
                                                            .mode = spec.mode,
                                                            .seed = spec.seed});
-  adapter_->initialize(device);
+  if (!device.memory().is_plan()) adapter_->initialize(device);
 }
 
 std::vector<Parameter*> Linear::matrix_parameters() {

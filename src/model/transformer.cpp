@@ -293,6 +293,11 @@ std::vector<Parameter*> Transformer::parameters() {
   return all;
 }
 
+std::vector<const Parameter*> Transformer::parameters() const {
+  const std::vector<Parameter*> all = const_cast<Transformer*>(this)->parameters();
+  return {all.begin(), all.end()};
+}
+
 void Transformer::save(CheckpointSink& sink) const {
   save_parameter(sink, tokens_);
   if (positions_) save_parameter(sink, *positions_);

@@ -60,6 +60,7 @@ class Transformer {
   std::vector<Linear*> linears();              // head included, tied or not
   std::vector<const Linear*> linears() const;
   std::vector<Parameter*> parameters();        // each once
+  std::vector<const Parameter*> parameters() const;
   void save(CheckpointSink& sink) const;
   void load(Device& device, const CheckpointSource& source, bool with_optimizer);
   // Starts from the values of another run: a sparse layer may start from a dense one's matrix (mask by the

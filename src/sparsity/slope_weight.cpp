@@ -197,7 +197,8 @@ LayerDescription SlopeWeight::describe() const {
   const auto* bytes = mask_.view().as<std::uint8_t>();
   const std::int64_t stride = mask_bytes(spec_.inputs);
   const int of = spec_.pattern.of;
-  for (std::int64_t row = 0; row < spec_.outputs && valid; ++row)
+  const std::int64_t rows = bytes == nullptr ? 0 : spec_.outputs;  // a laid-out plan holds no mask to check
+  for (std::int64_t row = 0; row < rows && valid; ++row)
     for (std::int64_t begin = 0; begin < spec_.inputs && valid; begin += of) {
       int kept = 0;
       for (std::int64_t column = begin; column < begin + of; ++column)

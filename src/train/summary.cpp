@@ -1,0 +1,86 @@
+#include "train/summary.h"
+
+namespace filigree {
+namespace {
+
+Config dense_config(const Config& config) {
+  Config dense = config;
+  dense.weights.method = "dense";
+  dense.weights.overrides.clear();
+  dense.adapters.rank = 0;
+  return dense;
+}
+
+void fill_layers(ModelSummary& summary, const Transformer& model) {
+  for (const Linear* linear : model.linears()) {
+    const LayerDescription layer = linear->weight().describe();
+    summary.layers.push_back({.name = layer.name,
+                              .rows = layer.rows,
+                              .columns = layer.columns,
+                              .method = layer.method,
+                              .pattern = layer.pattern,
+                              .density = layer.density,
+                              .backend = layer.backend});
+  }
+  for (const Parameter* parameter : model.parameters()) summary.kept_parameters += parameter->count();
+}
+
+std::int64_t parameters_of(const Transformer& model) {
+  std::int64_t count = 0;
+  for (const Parameter* parameter : model.parameters()) count += parameter->count();
+  return count;
+}
+
+// Lays the model and its activations out on a planning device.
+struct Plan {
+  std::unique_ptr<Device> device = Device::plan();
+  Transformer model;
+  std::unique_ptr<Activations> activations;
+
+  Plan(const Config& config, Mode mode, std::int64_t activation_batch) : model(*device, config, mode, false) {
+    if (config.adapters.rank > 0) model.insert_adapters(*device);
+    if (activation_batch > 0)
+      activations = std::make_unique<Activations>(*device, config.model, config.run.precision, activation_batch, config.model.context,
+                                                  mode == Mode::training ? recompute_named(config.train.recompute) : Recompute::inference);
+  }
+};
+
+void fill_memory(ModelSummary& summary, const Memory& held, const Plan& dense) {
+  for (int index = 0; index < kPurposeCount; ++index) {
+    const auto purpose = static_cast<Purpose>(index);
+    // Shared workspace grows while a run goes and does not belong to the model; neither does the data.
+    if (purpose == Purpose::workspace || purpose == Purpose::data) continue;
+    const std::int64_t bytes = held.bytes(purpose), dense_bytes = dense.device->memory().bytes(purpose);
+    if (bytes > 0 || dense_bytes > 0)
+      summary.memory.push_back({.purpose = std::string(name_of(purpose)), .bytes = bytes, .dense_bytes = dense_bytes});
+  }
+}
+
+}  // namespace
+
+double sparse_layers_ratio(const Transformer& model) {
+  std::int64_t bytes = 0, dense = 0;
+  for (const Linear* linear : model.linears()) {
+    if (linear->weight().spec().method == "dense") continue;
+    bytes += linear->weight().bytes();
+    dense += linear->weight().dense_bytes();
+  }
+  return dense == 0 ? 1.0 : static_cast<double>(bytes) / static_cast<double>(dense);
+}
+
+ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch) {
+  ModelSummary summary;
+  fill_layers(summary, model);
+  const Plan dense(dense_config(model.config()), mode, activation_batch);
+  summary.dense_parameters = parameters_of(dense.model);
+  fill_memory(summary, device.memory(), dense);
+  summary.sparse_layers_ratio = sparse_layers_ratio(model);
+  return summary;
+}
+
+ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activation_batch) {
+  const Plan plan(config, mode, activation_batch);
+  return summarize(*plan.device, plan.model, mode, activation_batch);
+}
+
+}  // namespace filigree

@@ -1,0 +1,21 @@
+// What `inspect`, the start-up block and the report say about a model.
+#pragma once
+
+#include "model/transformer.h"
+#include "report/model_summary.h"
+
+namespace filigree {
+
+// A description of a model that is built: its layers and what `device` holds for it, beside the same model dense (laid
+// out, not allocated). `activations`: of this many sequences at once; 0 leaves them out of both columns.
+ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch);
+
+// The same for a configuration, laid out without allocating: the bytes are those that a run would hold from its first
+// step on, or, with adapters, from their insertion on.
+ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activation_batch);
+
+// Bytes of the sparse layers' weights, masks, gradients and optimizer state, over those of the same layers dense;
+// adapters apart. 1 when no layer is sparse.
+double sparse_layers_ratio(const Transformer& model);
+
+}  // namespace filigree

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "io/atomic_file.h"
+
 namespace filigree {
 
 namespace {
@@ -63,6 +65,11 @@ std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t previous
   if (__builtin_cpu_supports("sse4.2")) return ~crc32c_sse42(static_cast<const unsigned char*>(data), bytes, ~previous);
 #endif
   return crc32c_portable(data, bytes, previous);
+}
+
+std::uint32_t crc32c_file(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return crc32c(file.bytes().data(), file.bytes().size());
 }
 
 }  // namespace filigree

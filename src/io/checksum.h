@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 
 namespace filigree {
 
@@ -12,5 +13,8 @@ std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t previous
 
 // The same by tables, on any processor.
 std::uint32_t crc32c_portable(const void* data, std::size_t bytes, std::uint32_t previous = 0);
+
+// Of a whole file; UserError when it cannot be read.
+std::uint32_t crc32c_file(const std::filesystem::path& path);
 
 }  // namespace filigree

@@ -92,7 +92,8 @@ void Console::start(const StartInfo& info) {
         format_percent(static_cast<double>(summary.kept_parameters) / static_cast<double>(summary.dense_parameters)) +
         ")";
   }
-  text += "\n" + heading("method") + info.method + "\n";
+  text += '\n';
+  text += heading("method") + info.method + "\n";
   if (!info.data.empty()) text += heading("data") + info.data + "\n";
   text += heading("training") +
           fmt::format("{} steps of {} tokens", format_integer(info.steps), format_integer(info.batch_tokens));

@@ -61,9 +61,13 @@ std::string format_percent(double share) {
 }
 
 std::string format_integer(std::int64_t value) {
-  std::string text = std::to_string(value);
-  for (auto place = static_cast<std::ptrdiff_t>(text.size()) - 3; place > (value < 0 ? 1 : 0); place -= 3)
-    text.insert(static_cast<std::size_t>(place), 1, ',');
+  const std::string digits = std::to_string(value);
+  const std::size_t sign = value < 0 ? 1 : 0;
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > sign && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
   return text;
 }
 

@@ -1,0 +1,295 @@
+#include "report/html_tables.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "report/chart_data.h"
+#include "report/format.h"
+
+namespace filigree {
+namespace {
+
+constexpr std::size_t kShownSamples = 12;  // a run
+
+// One cell: its text, and a smaller second line.
+struct Cell {
+  std::string text;
+  std::string small = {};
+};
+using Row = std::vector<Cell>;
+
+std::string cell_html(const Cell& cell) {
+  std::string html = cell.text.empty() ? "<span class=\"none\">–</span>" : escape_html(cell.text);
+  if (!cell.small.empty()) html += "<small>" + escape_html(cell.small) + "</small>";
+  return html;
+}
+
+// A table that scrolls sideways in its own frame where the page is narrow. The first cell of each row is its header.
+// `text_columns`: the first columns that hold text; the others hold numbers and are aligned to the right.
+std::string table_html(const std::string& label, const std::vector<std::string>& headers, const std::vector<Row>& rows,
+                       std::size_t text_columns, const std::vector<std::string>& first_cell_marks = {}) {
+  std::string html = fmt::format(
+      "<div class=\"table\" role=\"region\" tabindex=\"0\" "
+      "aria-label=\"{0}\"><table><caption>{0}</caption>\n<thead><tr>",
+      escape_html(label));
+  const auto kind = [&](std::size_t column) { return column < text_columns ? "" : " class=\"number\""; };
+  for (std::size_t c = 0; c < headers.size(); ++c)
+    html += fmt::format("<th scope=\"col\"{}>{}</th>", kind(c), escape_html(headers[c]));
+  html += "</tr></thead>\n<tbody>\n";
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::string mark = r < first_cell_marks.size() ? first_cell_marks[r] : "";
+    html += fmt::format("<tr><th scope=\"row\">{}{}</th>", mark, cell_html(rows[r][0]));
+    for (std::size_t c = 1; c < rows[r].size(); ++c)
+      html += fmt::format("<td{}>{}</td>", kind(c), cell_html(rows[r][c]));
+    html += "</tr>\n";
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+std::string section(const char* id, const char* title, const std::string& body) {
+  return fmt::format(
+      "<section id=\"{0}\" aria-labelledby=\"{0}-title\">\n<h2 id=\"{0}-title\">{1}</h2>\n{2}</section>\n", id, title,
+      body);
+}
+
+std::string swatch(const std::string& colour, bool dense) {
+  return fmt::format("<i class=\"swatch{}\" style=\"--run:var(--{})\"></i>", dense ? " dashed" : "", colour);
+}
+
+std::vector<std::string> swatches(const std::vector<RunData>& runs) {
+  const std::vector<std::string> colours = run_colours(runs);
+  std::vector<std::string> marks;
+  for (std::size_t r = 0; r < runs.size(); ++r) marks.push_back(swatch(colours[r], figures_of(runs[r]).dense));
+  return marks;
+}
+
+std::string state_of(const RunFigures& figures) {
+  std::string state;
+  if (figures.steps == 0) {
+    state = "no step finished";
+  } else if (figures.planned_steps > figures.steps) {
+    state = fmt::format("of {}", format_integer(figures.planned_steps));
+  }
+  if (figures.nonfinite_steps > 0)
+    state += fmt::format("{}loss not finite in {}", state.empty() ? "" : ", ", format_integer(figures.nonfinite_steps));
+  return state;
+}
+
+std::string optional_number(const std::optional<double>& value, int digits) {
+  return value ? format_number(*value, digits) : "";
+}
+
+// "0.63x of dense": only beside the baseline, never of it.
+std::string beside(const std::optional<double>& value, const std::optional<double>& base, const RunFigures* baseline) {
+  if (!baseline || !value || !base || *base <= 0) return "";
+  return fmt::format("{:.2f}× dense", *value / *base);
+}
+
+Row summary_row(const RunData& run, const RunFigures& figures, const RunFigures* baseline) {
+  Row row;
+  row.push_back({run.name, figures.model});
+  row.push_back({figures.method, figures.dense ? "" : value_of(run.config, "adapters.rank")});
+  if (!row.back().small.empty()) row.back().small = row.back().small == "0" ? "" : "adapters " + row.back().small;
+  if (run.summary && run.summary->dense_parameters > 0) {
+    const double kept = static_cast<double>(run.summary->kept_parameters);
+    const double dense = static_cast<double>(run.summary->dense_parameters);
+    row.push_back({format_count(dense)});
+    row.push_back({format_count(kept), format_percent(kept / dense)});
+  } else {
+    row.insert(row.end(), {{""}, {""}});
+  }
+  row.push_back({format_integer(figures.steps), state_of(figures)});
+  row.push_back({figures.tokens > 0 ? format_count(static_cast<double>(figures.tokens)) : ""});
+
+  // Losses are compared only after the same number of tokens.
+  std::string difference;
+  if (baseline && figures.val_loss && baseline->val_loss && figures.eval_step == baseline->eval_step &&
+      figures.tokens == baseline->tokens) {
+    difference = fmt::format("{:+.4f} to dense", *figures.val_loss - *baseline->val_loss);
+  } else if (figures.eval_step && *figures.eval_step != figures.steps) {
+    difference = "at step " + format_integer(*figures.eval_step);
+  }
+  row.push_back({optional_number(figures.val_loss, 5), difference});
+  row.push_back({optional_number(figures.perplexity, 5)});
+  row.push_back({optional_number(figures.bits_per_byte, 5)});
+  row.push_back({figures.seconds ? format_duration(*figures.seconds) : ""});
+  row.push_back({figures.tokens_per_s ? format_count(*figures.tokens_per_s) : "",
+                 beside(figures.tokens_per_s, baseline ? baseline->tokens_per_s : std::nullopt, baseline)});
+  std::string memory_note = beside(figures.memory_bytes, baseline ? baseline->memory_bytes : std::nullopt, baseline);
+  if (figures.memory_is_planned) memory_note.append(memory_note.empty() ? "" : ", ").append("planned");
+  row.push_back({figures.memory_bytes ? format_bytes(*figures.memory_bytes) : "", memory_note});
+  return row;
+}
+
+// Rows of a table of keys against runs.
+std::string key_table(const std::string& label, const std::vector<RunData>& runs, FlatTable RunData::*table,
+                      bool only_differences) {
+  std::vector<std::string> keys;
+  std::set<std::string> known;
+  for (const RunData& run : runs)
+    for (const auto& [key, value] : run.*table)
+      if (known.insert(key).second) keys.push_back(key);
+  std::vector<Row> rows;
+  for (const std::string& key : keys) {
+    Row row = {{key}};
+    bool differs = false;
+    for (const RunData& run : runs) {
+      row.push_back({value_of(run.*table, key)});
+      differs = differs || row.back().text != row[1].text;
+    }
+    if (differs || !only_differences) rows.push_back(std::move(row));
+  }
+  if (rows.empty()) return "";
+  std::vector<std::string> headers = {"Key"};
+  for (const RunData& run : runs) headers.push_back(run.name);
+  return table_html(label, headers, rows, headers.size());
+}
+
+}  // namespace
+
+std::string escape_html(std::string_view text) {
+  // nlohmann's writer replaces what is not UTF-8; its reader gives the plain text back.
+  using nlohmann::json;
+  const std::string clean =
+      json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
+  std::string html;
+  html.reserve(clean.size());
+  for (const char c : clean) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '&') {
+      html += "&amp;";
+    } else if (c == '<') {
+      html += "&lt;";
+    } else if (c == '>') {
+      html += "&gt;";
+    } else if (c == '"') {
+      html += "&quot;";
+    } else if (c == '\'') {
+      html += "&#39;";
+    } else if ((code < 0x20 && c != '\n' && c != '\t') || code == 0x7f) {
+      html += "\uFFFD";  // control characters are not allowed in HTML
+    } else {
+      html += c;
+    }
+  }
+  return html;
+}
+
+std::string summary_section(const std::vector<RunData>& runs) {
+  std::vector<RunFigures> figures;
+  for (const RunData& run : runs) figures.push_back(figures_of(run));
+  const auto first_dense = std::find_if(figures.begin(), figures.end(), [](const RunFigures& f) { return f.dense; });
+  std::vector<Row> rows;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const bool has_baseline = first_dense != figures.end() && !figures[r].dense;
+    rows.push_back(summary_row(runs[r], figures[r], has_baseline ? &*first_dense : nullptr));
+  }
+  const std::vector<std::string> headers = {"Run",      "Method",     "Parameters",    "Kept", "Steps",      "Tokens",
+                                            "Val loss", "Perplexity", "Bits per byte", "Time", "Tokens / s", "Memory"};
+  std::string body = table_html("Summary of the runs", headers, rows, 2, swatches(runs));
+  body +=
+      "<p class=\"note\">Time is the sum of the step times, without evaluation and checkpoints. Tokens / s is the mean "
+      "over the whole run. Memory is the peak, or the planned sum where no peak was recorded.</p>\n";
+  return section("summary", "Summary", body);
+}
+
+std::string memory_tables(const std::vector<RunData>& runs) {
+  std::string html;
+  for (const RunData& run : runs) {
+    if (!run.summary || run.summary->memory.empty()) continue;
+    std::vector<Row> rows;
+    const auto add = [&](const std::string& name, std::int64_t bytes, std::int64_t dense) {
+      rows.push_back(
+          {{name},
+           {format_bytes(static_cast<double>(bytes))},
+           {format_bytes(static_cast<double>(dense))},
+           {dense > 0 ? fmt::format("{:.2f}×", static_cast<double>(bytes) / static_cast<double>(dense)) : ""}});
+    };
+    for (const MemorySummary& row : run.summary->memory)
+      if (row.bytes != 0 || row.dense_bytes != 0) add(row.purpose, row.bytes, row.dense_bytes);
+    add("total", run.summary->bytes(), run.summary->dense_bytes());
+    html += table_html("Memory of " + run.name, {"Purpose", "This run", "If dense", "Ratio"}, rows, 1);
+  }
+  if (html.empty()) return "";
+  return "<details><summary>Memory in numbers</summary>\n<div class=\"columns\">" + html + "</div></details>\n";
+}
+
+std::string layer_tables(const std::vector<RunData>& runs) {
+  std::string body;
+  for (const RunData& run : runs) {
+    if (!run.summary || run.summary->layers.empty()) continue;
+    std::vector<Row> rows;
+    for (const LayerGroup& group : group_layers(run.summary->layers)) {
+      const LayerSummary& layer = group.layer;
+      rows.push_back({{group.name},
+                      {layer.method + (layer.pattern.empty() ? "" : " ") + layer.pattern},
+                      {layer.backend},
+                      {format_integer(group.count)},
+                      {fmt::format("{} × {}", layer.rows, layer.columns)},
+                      {fmt::format("{:.3g}", layer.density)}});
+    }
+    body += fmt::format(
+        "<details{}><summary>{}</summary>\n{}</details>\n", runs.size() == 1 ? " open" : "", escape_html(run.name),
+        table_html("Layers of " + run.name, {"Layer", "Method", "Kernel", "Layers", "Shape", "Density"}, rows, 3));
+  }
+  return body;
+}
+
+std::string samples_section(const std::vector<RunData>& runs) {
+  std::string body;
+  const std::vector<std::string> marks = swatches(runs);
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const auto& samples = runs[r].samples;
+    if (samples.empty()) continue;
+    std::string newest, earlier;
+    const std::size_t shown = std::min(samples.size(), kShownSamples);
+    for (std::size_t i = 0; i < shown; ++i) {
+      const TextSample& sample = samples[samples.size() - 1 - i];
+      const std::string html =
+          fmt::format("<figure class=\"sample\"><figcaption>Step {}</figcaption><p><b>{}</b>{}</p></figure>\n",
+                      format_integer(sample.step), escape_html(sample.prompt), escape_html(sample.text));
+      (sample.step == samples.back().step ? newest : earlier) += html;
+    }
+    body += fmt::format("<div class=\"samples\"><h3>{}{}</h3>\n{}", marks[r], escape_html(runs[r].name), newest);
+    if (!earlier.empty()) body += "<details><summary>Earlier samples</summary>\n" + earlier + "</details>\n";
+    if (shown < samples.size()) {
+      body += fmt::format("<p class=\"note\">{} older samples are in samples.jsonl.</p>\n",
+                          format_integer(static_cast<std::int64_t>(samples.size() - shown)));
+    }
+    body += "</div>\n";
+  }
+  return body.empty() ? "" : section("samples", "Samples", "<div class=\"columns\">" + body + "</div>\n");
+}
+
+std::string configuration_section(const std::vector<RunData>& runs) {
+  const std::string whole = key_table("Configuration", runs, &RunData::config, false);
+  if (whole.empty()) return "";
+  std::string body;
+  if (runs.size() > 1) {
+    const std::string differences = key_table("Configuration keys that differ", runs, &RunData::config, true);
+    body += differences.empty() ? "<p>The configurations are equal.</p>\n" : differences;
+  }
+  body += "<details><summary>The whole configuration</summary>\n" + whole + "</details>\n";
+  return section("configuration", runs.size() > 1 ? "Configuration differences" : "Configuration", body);
+}
+
+std::string environment_section(const std::vector<RunData>& runs) {
+  const std::string table = key_table("Environment", runs, &RunData::environment, false);
+  return table.empty() ? "" : section("environment", "Environment", table);
+}
+
+std::string problems_section(const std::vector<RunData>& runs) {
+  std::string items;
+  for (const RunData& run : runs) {
+    for (const std::string& problem : run.problems)
+      items += fmt::format("<li><b>{}</b>: {}</li>\n", escape_html(run.name), escape_html(problem));
+    if (run.steps.empty() && run.problems.empty())
+      items += fmt::format("<li><b>{}</b>: no step has been recorded yet</li>\n", escape_html(run.name));
+  }
+  return items.empty() ? "" : "<aside class=\"problems\" aria-label=\"Problems\"><ul>\n" + items + "</ul></aside>\n";
+}
+
+}  // namespace filigree

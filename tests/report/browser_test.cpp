@@ -1,0 +1,132 @@
+// The report in a real browser: Chromium without a window runs the page's scripts and prints the resulting document.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "fake_runs.h"
+#include "report/html_report.h"
+#include "support.h"
+
+namespace filigree {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string find_chromium() {
+  std::istringstream folders(std::getenv("PATH") ? std::getenv("PATH") : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    for (const char* name : {"chromium", "chromium-browser", "google-chrome"})
+      if (const auto file = std::filesystem::path(folder) / name; std::filesystem::exists(file)) return file.string();
+  return "";
+}
+
+// Runs the page and returns its document after the scripts have run. `hash`: what stands behind # in the address.
+std::string document_of(const std::string& chromium, const std::filesystem::path& page, const std::string& hash) {
+  const std::string profile = (page.parent_path() / "profile").string();
+  const std::string command = "timeout 60 '" + chromium + "' --headless --no-sandbox --disable-gpu --user-data-dir='" +
+                              profile + "' --window-size=1280,900 --virtual-time-budget=5000 --dump-dom 'file://" +
+                              page.string() + hash + "' 2>/dev/null";
+  std::string document;
+  FILE* pipe = popen(command.c_str(), "r");
+  require(pipe != nullptr, "cannot start " + chromium);
+  std::array<char, 65536> block;
+  while (const std::size_t bytes = fread(block.data(), 1, block.size(), pipe)) document.append(block.data(), bytes);
+  require(pclose(pipe) == 0, "chromium failed on " + page.string());
+  return document;
+}
+
+// The tag of an element by its id, e.g. "<canvas id=... data-points=...>".
+std::string tag_of(const std::string& document, const std::string& id) {
+  std::smatch match;
+  const std::regex tag("<[a-z]+ [^>]*id=\"" + id + "\"[^>]*>");
+  return std::regex_search(document, match, tag) ? match.str() : "";
+}
+
+std::string attribute(const std::string& tag, const std::string& name) {
+  std::smatch match;
+  return std::regex_search(tag, match, std::regex(" " + name + "=\"([^\"]*)\"")) ? match[1].str() : "(none)";
+}
+
+class Browser : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    chromium_ = find_chromium();
+    if (chromium_.empty()) GTEST_SKIP() << "Chromium is not installed: the report's scripts are not tested";
+  }
+  // Reports on the runs and opens the page.
+  std::string open(const std::vector<std::filesystem::path>& runs, const std::string& hash = "") {
+    const auto page = folder_.path() / "report.html";
+    write_html_report(runs, page);
+    const std::string document = document_of(chromium_, page, hash);
+    root_ = document.substr(document.find("<html"), 400);
+    root_ = root_.substr(0, root_.find('>') + 1);
+    return document;
+  }
+
+  testing::TemporaryFolder folder_;
+  std::string chromium_;
+  std::string root_;  // the <html> tag of the last page
+};
+
+TEST_F(Browser, DrawsEveryChartOfTwoRuns) {
+  const auto dense = folder_.path() / "dense", sparse = folder_.path() / "slope";
+  testing::write_fake_run(dense, {.steps = 3000, .planned_steps = 3000, .eval_every = 300});
+  testing::write_fake_run(sparse, {.method = "slope",
+                                   .steps = 3000,
+                                   .planned_steps = 3000,
+                                   .eval_every = 300,
+                                   .sample = "</script><script>nothing.here()</script><img src=x onerror=fail()>"});
+  const std::string document = open({dense, sparse});
+  EXPECT_EQ(attribute(root_, "data-ready"), "true");
+  EXPECT_EQ(attribute(root_, "data-errors"), "(none)") << attribute(root_, "data-error");
+  EXPECT_EQ(attribute(root_, "data-charts"), "8");
+  for (const char* id : {"loss", "grad-norm", "tokens-per-s"}) {  // noisy: averages in front of the values
+    const std::string canvas = tag_of(document, std::string("chart-") + id);
+    EXPECT_EQ(attribute(canvas, "data-runs"), "2") << id;
+    EXPECT_EQ(attribute(canvas, "data-points"), "600 600 300 300") << id;
+    EXPECT_EQ(attribute(canvas, "data-axis"), "step") << id;
+    EXPECT_THAT(attribute(canvas, "aria-label"), HasSubstr("dense ends at ")) << id;
+  }
+  EXPECT_EQ(attribute(tag_of(document, "chart-val-loss"), "data-points"), "10 10");
+  EXPECT_EQ(attribute(tag_of(document, "chart-lr"), "data-points"), "600 600");
+  EXPECT_EQ(attribute(tag_of(document, "chart-metric-flip_rate"), "data-runs"), "1");
+  // Two bars (the dense run, which is the dense model too, and the sparse one) in each of the seven purposes.
+  EXPECT_EQ(attribute(tag_of(document, "chart-memory"), "data-points"), "2 2 2 2 2 2 2");
+  EXPECT_EQ(attribute(tag_of(document, "chart-density"), "data-points"), "25 25");
+  // Chart.js has given every canvas a size: it was laid out.
+  EXPECT_NE(attribute(tag_of(document, "chart-loss"), "width"), "(none)");
+  EXPECT_THAT(document, HasSubstr("&lt;/script&gt;&lt;script&gt;nothing.here()"));
+  EXPECT_THAT(document, Not(HasSubstr("<img")));
+}
+
+TEST_F(Browser, SwitchesAreSetFromTheAddress) {
+  const auto run = folder_.path() / "run";
+  testing::write_fake_run(run, {.steps = 1000, .planned_steps = 1000});
+  const std::string document = open({run}, "#axis=seconds&smooth=off&log=on");
+  EXPECT_EQ(attribute(root_, "data-errors"), "(none)") << attribute(root_, "data-error");
+  const std::string loss = tag_of(document, "chart-loss");
+  EXPECT_EQ(attribute(loss, "data-points"), "600");  // one line, no average
+  EXPECT_EQ(attribute(loss, "data-axis"), "training time, minutes");
+  EXPECT_EQ(attribute(loss, "data-scale"), "logarithmic");
+  EXPECT_EQ(attribute(tag_of(document, "chart-grad-norm"), "data-scale"), "linear");
+}
+
+TEST_F(Browser, RunThatHasOnlyBegunGivesAPageWithoutErrors) {
+  const auto run = folder_.path() / "begun";
+  std::filesystem::create_directories(run);
+  std::ofstream(run / "config.toml") << "[weights]\nmethod = \"slope\"\n";
+  const std::string document = open({run});
+  EXPECT_EQ(attribute(root_, "data-ready"), "true");
+  EXPECT_EQ(attribute(root_, "data-errors"), "(none)") << attribute(root_, "data-error");
+  EXPECT_EQ(attribute(root_, "data-charts"), "0");
+  EXPECT_THAT(document, HasSubstr("no step has been recorded yet"));
+}
+
+}  // namespace
+}  // namespace filigree

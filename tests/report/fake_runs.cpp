@@ -1,0 +1,95 @@
+#include "fake_runs.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "core/random.h"
+
+namespace filigree::testing {
+namespace {
+
+constexpr std::int64_t kBatchTokens = 8192;
+
+ModelSummary fake_summary(bool sparse) {
+  ModelSummary summary;
+  summary.dense_parameters = 29'938'688;
+  summary.kept_parameters = sparse ? 20'501'504 : summary.dense_parameters;
+  const auto add = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool layer_sparse) {
+    summary.layers.push_back({name, rows, columns, layer_sparse ? "slope" : "dense", layer_sparse ? "2:4" : "",
+                              layer_sparse ? 0.5 : 1.0, layer_sparse ? "nm-avx512" : "onednn"});
+  };
+  for (int block = 0; block < 6; ++block) {
+    const std::string prefix = fmt::format("blocks.{}.", block);
+    add(prefix + "attention.qkv", 1536, 512, sparse && block > 0);
+    add(prefix + "attention.out", 512, 512, sparse);
+    add(prefix + "mlp.up", 2048, 512, sparse);
+    add(prefix + "mlp.down", 512, 2048, sparse);
+  }
+  add("head", 21504, 512, false);
+  constexpr std::int64_t kMiB = 1 << 20;
+  const auto memory = [&](const char* purpose, std::int64_t dense, std::int64_t kept) {
+    summary.memory.push_back({purpose, (sparse ? kept : dense) * kMiB, dense * kMiB});
+  };
+  memory("weights", 58, 52);
+  memory("metadata", 0, 3);
+  memory("masters", 115, 79);
+  memory("moments", 230, 158);
+  memory("gradients", 115, 79);
+  memory("activations", 180, 184);
+  memory("workspace", 34, 36);
+  summary.sparse_layers_ratio = sparse ? 0.61 : 1.0;
+  return summary;
+}
+
+}  // namespace
+
+void write_fake_run(const std::filesystem::path& folder, const FakeRun& run) {
+  std::filesystem::create_directories(folder);
+  const bool sparse = run.method != "dense";
+  std::ofstream(folder / "config.toml") << fmt::format(
+      "[run]\nseed = 1\nprecision = \"bf16\"\n\n[model]\npreset = \"\"\narch = \"gpt2\"\nlayers = 6\nwidth = 512\n\n"
+      "[train]\nsteps = {}\nbatch_tokens = {}\nlr = {}\nbetas = [0.9, 0.95]\n\n"
+      "[weights]\nmethod = \"{}\"\npattern = \"2:4\"\n",
+      run.planned_steps, kBatchTokens, sparse ? "1.2e-3" : "1e-3", run.method);
+  std::ofstream(folder / "environment.json")
+      << R"({"device":{"name":"Some CPU","threads":16},"commit":"0123abc","libraries":{"onednn":"2.6.3"}})"
+      << "\n";
+  std::ofstream(folder / "inspect.json") << to_json(fake_summary(sparse));
+
+  const Random random(sparse ? 2 : 1, RandomPurpose::test);
+  MetricsWriter metrics(folder / "metrics.jsonl"), evaluations(folder / "eval.jsonl");
+  const double offset = sparse ? 0.06 : 0.0;
+  for (std::int64_t step = 1; step <= run.steps; ++step) {
+    const auto index = static_cast<std::uint64_t>(step) * 4;
+    const double share = static_cast<double>(step) / static_cast<double>(run.planned_steps);
+    const double warmup = std::min(1.0, share / 0.05);
+    const double level = 3.1 + offset + 6.9 * std::pow(1.0 + 40.0 * share, -0.9);
+    StepMetrics line;
+    line.step = step;
+    line.tokens = step * kBatchTokens;
+    line.loss = level + 0.09 * static_cast<double>(random.normal(index));
+    line.lr = 1e-3 * warmup * 0.5 * (1.0 + std::cos(std::numbers::pi * share));
+    line.grad_norm =
+        0.4 + 2.0 * std::exp(-12.0 * share) + 0.05 * std::abs(static_cast<double>(random.normal(index + 1)));
+    line.step_ms = (sparse ? 175.0 : 210.0) + 6.0 * std::abs(static_cast<double>(random.normal(index + 2)));
+    line.tokens_per_s = static_cast<double>(kBatchTokens) / line.step_ms * 1000.0;
+    if (sparse)
+      line.extra = {
+          {"flip_rate", 0.03 * std::exp(-4.0 * share) + 0.002 * static_cast<double>(random.uniform(index + 3))}};
+    metrics.append(line);
+    if (step % run.eval_every == 0) {
+      const double loss = level + 0.05;
+      evaluations.append(EvalMetrics{
+          step, "perplexity", {{"loss", loss}, {"perplexity", std::exp(loss)}, {"bits_per_byte", loss * 0.36}}});
+    }
+  }
+  std::ofstream samples(folder / "samples.jsonl");
+  for (const std::int64_t step : {run.steps / 2, run.steps})
+    samples << nlohmann::json{{"step", step}, {"prompt", "Once there was "}, {"text", run.sample}}.dump() << "\n";
+}
+
+}  // namespace filigree::testing

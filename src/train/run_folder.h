@@ -1,0 +1,32 @@
+// The folder of a run while somebody trains in it.
+#pragma once
+
+#include <filesystem>
+
+namespace filigree {
+
+// Takes a run's folder for this process. A new one is made, and removed again unless keep() was called: a mistake that is
+// found during set-up leaves nothing behind. Throws UserError when
+//   - the folder exists and `resume` is false, or exists and is no run,
+//   - another process is training in it.
+class RunFolder {
+ public:
+  RunFolder(std::filesystem::path path, bool resume);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  bool is_new() const { return created_; }
+  void keep() { kept_ = true; }
+
+ private:
+  void lock();
+
+  std::filesystem::path path_;
+  bool created_ = false;
+  bool kept_ = false;
+  int lock_ = -1;
+};
+
+}  // namespace filigree

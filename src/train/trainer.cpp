@@ -1,0 +1,304 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/interrupt.h"
+#include "eval/generate.h"
+#include "eval/perplexity.h"
+#include "io/atomic_file.h"
+#include "io/config_toml.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "report/html_report.h"
+#include "train/environment.h"
+#include "train/model_loading.h"
+#include "train/summary.h"
+
+namespace filigree {
+namespace {
+
+namespace fs = std::filesystem;
+
+// With on_nonfinite = "skip", a run that skips this many steps in a row has diverged.
+constexpr std::int64_t kSkippedLimit = 10;
+
+std::string describe_model(const Config& config) {
+  const ModelConfig& model = config.model;
+  return (model.preset.empty() ? model.arch : model.preset + " (" + model.arch + ")") + ", " + std::to_string(model.layers) +
+         " layers, width " + std::to_string(model.width) + ", " + std::to_string(model.heads) + " heads, vocabulary " +
+         std::to_string(model.vocab) + ", context " + std::to_string(model.context);
+}
+
+std::string describe_method(const Config& config) {
+  std::string text = config.weights.method;
+  if (text != "dense") text += " " + to_string(config.weights.pattern);
+  if (config.weights.start > 0.0)
+    text += " from step " + std::to_string(phase_start(config.train, config.weights.start));
+  if (config.adapters.rank > 0)
+    text += ", adapters of rank " + std::to_string(config.adapters.rank) + " from step " +
+            std::to_string(phase_start(config.train, config.adapters.start));
+  return text;
+}
+
+}  // namespace
+
+Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
+    : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
+  device_ = Device::cpu(config_.run.threads);
+  open_data();
+  if (!folder_.is_new()) compare_with_saved();
+  build_model();
+  if (!folder_.is_new()) resume();
+  write_file_atomically(folder_.path() / "config.toml", write_config(config_));
+  if (data_.tokenizer) data_.tokenizer->save(folder_.path() / kTokenizerFile);
+  write_file_atomically(folder_.path() / "environment.json", environment_json(*device_));
+  folder_.keep();
+}
+
+void Trainer::open_data() {
+  data_ = find_training_data(config_.data, {.run_folder = folder_.path(), .progress = stderr, .stop = interrupt_requested});
+  std::int64_t& vocab = config_.model.vocab;
+  require_user(vocab > 0 || data_.vocab() > 0,
+               "model.vocab: missing; the shards of data.train do not say which tokenizer made them: give its number of entries");
+  require_user(vocab == 0 || vocab >= data_.vocab(), "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
+                                                         std::to_string(data_.vocab()) + " entries; leave the key out to use its number");
+  if (vocab == 0) vocab = data_.vocab();
+  train_view_.emplace(data_.train, vocab);
+  if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
+  loader_.emplace(*train_view_, config_.model.context, SampleOrder::shuffled, config_.run.seed);
+  sequences_ = config_.train.batch_tokens / config_.model.context;
+  const Shape shape{sequences_, config_.model.context};
+  tokens_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
+  targets_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
+}
+
+void Trainer::compare_with_saved() const {
+  const Config saved = read_config(folder_.path() / "config.toml");
+  std::string problems;
+  for (const ConfigChange& change : difference(saved, config_))
+    if (!change.resumable)
+      problems += "\n  " + change.key + ": the run was started with " + change.before + ", now it is " + change.after;
+  require_user(problems.empty(), folder_.path().string() + ": --resume with a changed configuration; restore these keys or start a new run:" + problems);
+}
+
+void Trainer::build_model() {
+  const bool dense_phase = phase_start(config_.train, config_.weights.start) > 0;
+  const std::int64_t micro = config_.train.micro_batch > 0 ? config_.train.micro_batch : sequences_;
+  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
+  activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision, micro, config_.model.context,
+                                               recompute_named(config_.train.recompute));
+  plans_.emplace(!config_.run.deterministic);
+  if (!newest_checkpoint(folder_.path())) {
+    if (config_.model.init.empty()) {
+      model_->initialize(*device_);
+    } else {
+      const CheckpointReader source(find_checkpoint(config_.model.init));
+      require_user(source.state().tokenizer.empty() || !data_.tokenizer || source.state().tokenizer == data_.tokenizer->identity(),
+                   "model.init: " + config_.model.init + " was trained with tokenizer " + source.state().tokenizer +
+                       ", but the data has " + (data_.tokenizer ? data_.tokenizer->identity() : ""));
+      model_->load_initial(*device_, source);
+    }
+    model_->plan(*device_, *plans_, micro * config_.model.context);
+  }
+}
+
+void Trainer::resume() {
+  const std::optional<fs::path> newest = newest_checkpoint(folder_.path());
+  truncate_after(folder_.path() / "metrics.jsonl", newest ? CheckpointReader(*newest).state().step : 0);
+  truncate_after(folder_.path() / "eval.jsonl", newest ? CheckpointReader(*newest).state().step : 0);
+  if (!newest) return;
+  const CheckpointReader reader(*newest);
+  const CheckpointState& state = reader.state();
+  if (!state.dense_phase && phase_start(config_.train, config_.weights.start) > 0) model_->start_sparse_phase(*device_);
+  if (state.adapters) model_->insert_adapters(*device_);
+  model_->load(*device_, reader, true);
+  std::map<std::string, PlanEntry> entries;
+  for (const auto& [key, backend] : state.backends)
+    entries[key].backend = backend == name_of(Backend::dense) ? Backend::dense : Backend::sparse;
+  plans_->restore(std::move(entries));
+  model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
+  first_step_ = state.step;
+}
+
+void Trainer::change_phase(std::int64_t step) {
+  const std::int64_t sparse = phase_start(config_.train, config_.weights.start);
+  const std::int64_t adapters = phase_start(config_.train, config_.adapters.start);
+  bool changed = false;
+  if (sparse > 0 && step == sparse) {
+    model_->start_sparse_phase(*device_);
+    model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
+    console_.note("step " + std::to_string(step) + ": weights become " + config_.weights.method + " " + to_string(config_.weights.pattern));
+    changed = true;
+  }
+  if (config_.adapters.rank > 0 && step == adapters) {
+    model_->insert_adapters(*device_);
+    console_.note("step " + std::to_string(step) + ": adapters of rank " + std::to_string(config_.adapters.rank) + " inserted");
+    changed = true;
+  }
+  if (changed) write_summary();
+}
+
+TrainOutcome Trainer::run() {
+  const std::int64_t steps = config_.train.steps;
+  if (first_step_ >= steps && !folder_.is_new()) {
+    console_.note(folder_.path().string() + ": finished at step " + std::to_string(first_step_) + "; nothing to do (raise train.steps to go on)");
+    return TrainOutcome::already_finished;
+  }
+  metrics_ = std::make_unique<MetricsWriter>(folder_.path() / "metrics.jsonl");
+  evaluations_ = std::make_unique<MetricsWriter>(folder_.path() / "eval.jsonl");
+  write_summary();
+  announce();
+  for (std::int64_t step = first_step_; step < steps; ++step) {
+    change_phase(step);
+    train_step(step);
+    const std::int64_t done = step + 1;
+    const bool stop = interrupt_requested(), last = done == steps;
+    if (val_view_ && (last || (config_.eval.every > 0 && done % config_.eval.every == 0 && !stop))) evaluate(done);
+    if (last || stop || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save_checkpoint(done);
+    if (stop && !last) {
+      console_.note("interrupted after step " + std::to_string(done) + "; go on with --resume");
+      return TrainOutcome::interrupted;
+    }
+  }
+  finish();
+  return TrainOutcome::finished;
+}
+
+void Trainer::train_step(std::int64_t step) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::int64_t targets = loader_->batch(step * sequences_, sequences_, tokens_.view().as<std::int32_t>(),
+                                              targets_.view().as<std::int32_t>());
+  const std::int64_t micro = activations_->batch();
+  model_->zero_gradients(*device_);
+  double loss = 0.0;
+  for (std::int64_t first = 0; first < sequences_; first += micro)
+    loss += model_->train_batch(*device_, *activations_, tokens_.view().slice(first, micro), targets_.view().slice(first, micro),
+                                1.0f / static_cast<float>(targets), first > 0);
+  loss /= static_cast<double>(targets);
+
+  const std::vector<Parameter*> parameters = model_->parameters();
+  const double norm = gradient_norm(*device_, parameters);
+  const double lr = learning_rate(config_.train, step);
+  const bool finite = std::isfinite(loss) && std::isfinite(norm);
+  if (finite) {
+    const double clip = config_.train.clip > 0.0 && norm > config_.train.clip ? config_.train.clip / norm : 1.0;
+    const std::int64_t adapters = phase_start(config_.train, config_.adapters.start);
+    adamw_step(*device_, parameters, config_.train, {.lr = lr, .t = step + 1},
+               {.lr = adapter_learning_rate(config_, step), .t = std::max<std::int64_t>(step - adapters + 1, 1)}, clip);
+    model_->refresh(*device_);
+    skipped_ = 0;
+  } else {
+    const std::string what = "step " + std::to_string(step + 1) + ": the " + (std::isfinite(loss) ? "gradient" : "loss") + " is not finite";
+    const std::string advice = "; a lower train.lr, more train.warmup or a smaller train.clip may help";
+    if (config_.train.on_nonfinite == "stop")
+      throw Error(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
+    if (++skipped_ >= kSkippedLimit)
+      throw Error(what + ", as in the " + std::to_string(kSkippedLimit - 1) + " steps before it: the run has diverged" + advice);
+    console_.warn(what + "; the step is skipped");
+  }
+
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const std::int64_t done = step + 1;
+  metrics_->append(StepMetrics{.step = done,
+                               .tokens = done * config_.train.batch_tokens,
+                               .loss = loss,
+                               .lr = lr,
+                               .grad_norm = norm,
+                               .step_ms = ms,
+                               .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3,
+                               .extra = {}});
+  line_loss_ += loss;
+  line_ms_ += ms;
+  ++line_steps_;
+  if (done % std::max<std::int64_t>(config_.log.every, 1) == 0 || done == config_.train.steps || done == first_step_ + 1) {
+    const auto count = static_cast<double>(line_steps_);
+    console_.progress({.step = done,
+                       .steps = config_.train.steps,
+                       .loss = line_loss_ / count,
+                       .lr = lr,
+                       .grad_norm = norm,
+                       .step_ms = line_ms_ / count,
+                       .tokens_per_s = static_cast<double>(config_.train.batch_tokens) * count / line_ms_ * 1e3,
+                       .ceiling_share = std::nullopt,
+                       .extra = {}});
+    line_loss_ = line_ms_ = 0.0;
+    line_steps_ = 0;
+  }
+}
+
+void Trainer::evaluate(std::int64_t step) {
+  const Perplexity result = perplexity(*device_, *model_, *activations_, *val_view_,
+                                       {.batch = activations_->batch(),
+                                        .max_tokens = config_.eval.tokens,
+                                        .bytes_per_token = data_.val_bytes_per_token});
+  EvalMetrics line{.step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
+  if (std::isfinite(result.bits_per_byte)) line.values.emplace_back("bits_per_byte", result.bits_per_byte);
+  evaluations_->append(line);
+  console_.evaluation(line);
+}
+
+void Trainer::save_checkpoint(std::int64_t step) {
+  CheckpointState state{.step = step,
+                        .dense_phase = phase_start(config_.train, config_.weights.start) >= step &&
+                                       phase_start(config_.train, config_.weights.start) > 0,
+                        .adapters = model_->has_adapters(),
+                        .backends = {},
+                        .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
+  for (const auto& [key, entry] : plans_->entries()) state.backends[key] = name_of(entry.backend);
+  write_checkpoint(checkpoint_path(folder_.path(), step), *model_, state, write_config(config_),
+                   data_.tokenizer ? data_.tokenizer->serialize() : "");
+  remove_old_checkpoints(folder_.path(), config_.checkpoint.keep);
+}
+
+void Trainer::write_summary() {
+  const ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
+  write_file_atomically(folder_.path() / "inspect.json", to_json(summary));
+  nlohmann::ordered_json plans = nlohmann::ordered_json::object();
+  for (const auto& [key, entry] : plans_->entries())
+    plans[key] = {{"backend", name_of(entry.backend)}, {"sparse_ms", entry.sparse_ms}, {"dense_ms", entry.dense_ms}};
+  write_file_atomically(folder_.path() / "plans.json", plans.dump(2) + "\n");
+  if (!config_.run.require_sparse) return;
+  for (const LayerSummary& layer : summary.layers)
+    require_user(layer.backend.find(name_of(Backend::dense)) == std::string::npos,
+                 "run.require_sparse: the layer " + layer.name + " (" + std::to_string(layer.rows) + " x " + std::to_string(layer.columns) +
+                     ") would run " + layer.backend + ", for that is faster here; see " + (folder_.path() / "plans.json").string());
+}
+
+void Trainer::announce() {
+  console_.start({.device = device_->description(),
+                  .precision = std::string(name_of(config_.run.precision)),
+                  .model = describe_model(config_),
+                  .method = describe_method(config_),
+                  .data = std::to_string(train_view_->tokens()) + " training tokens, " +
+                          std::to_string(val_view_ ? val_view_->tokens() : 0) + " validation tokens",
+                  .run = folder_.path().string(),
+                  .steps = config_.train.steps,
+                  .batch_tokens = config_.train.batch_tokens,
+                  .first_step = first_step_,
+                  .summary = summarize(*device_, *model_, Mode::training, activations_->batch())});
+}
+
+void Trainer::finish() {
+  if (data_.tokenizer) {
+    // A few lines of the model's own, for the report: the beginning of a document, continued.
+    Generator generator(*device_, *model_);
+    const std::int32_t start = data_.tokenizer->end_of_text();
+    std::string lines;
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      const std::vector<std::int32_t> ids = generator.generate({&start, 1}, 96, {.temperature = 0.8, .top_p = 0.95, .seed = seed},
+                                                               [](std::int32_t) { return false; });
+      const nlohmann::ordered_json line = {{"step", config_.train.steps}, {"prompt", ""}, {"text", data_.tokenizer->decode(ids)}};
+      lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    }
+    write_file_atomically(folder_.path() / "samples.jsonl", lines);
+  }
+  metrics_.reset();
+  evaluations_.reset();
+  write_html_report({folder_.path()}, folder_.path() / "report.html");
+  console_.note("done: " + (folder_.path() / "report.html").string());
+}
+
+}  // namespace filigree

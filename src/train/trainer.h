@@ -1,0 +1,73 @@
+// The training loop of one run: data in, checkpoints, metrics and evaluations out.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/loader.h"
+#include "model/transformer.h"
+#include "report/console.h"
+#include "report/metrics.h"
+#include "train/checkpoint.h"
+#include "data/training_data.h"
+#include "train/run_folder.h"
+
+namespace filigree {
+
+struct TrainOptions {
+  std::filesystem::path run;  // the run's folder
+  bool resume = false;        // without it, an existing folder is refused
+};
+
+enum class TrainOutcome { finished, already_finished, interrupted };
+
+class Trainer {
+ public:
+  // Checks everything that can be checked before any work: the folder, the configuration against that of a resumed run,
+  // the data, the tokenizer. Throws UserError, and then leaves no folder behind that it made.
+  Trainer(Config config, const TrainOptions& options, Console& console);
+
+  // Runs to train.steps, or until a signal asks to stop: then the step is finished and a checkpoint written. Throws Error
+  // when the loss or a gradient is not finite (train.on_nonfinite = "stop"); the last checkpoint stays as it was.
+  TrainOutcome run();
+
+  const Device& device() const { return *device_; }
+
+ private:
+  void open_data();
+  void compare_with_saved() const;
+  void build_model();
+  void resume();
+  void change_phase(std::int64_t step);
+  void train_step(std::int64_t step);
+  void evaluate(std::int64_t step);
+  void save_checkpoint(std::int64_t step);
+  void write_summary();  // inspect.json, plans.json
+  void finish();
+  void announce();
+
+  Config config_;
+  Console& console_;
+  RunFolder folder_;
+  std::int64_t first_step_ = 0;
+  std::int64_t sequences_ = 0;  // of a batch
+  std::int64_t skipped_ = 0;    // steps in a row without an update
+
+  std::unique_ptr<Device> device_;
+  TrainingData data_;
+  std::optional<DatasetView> train_view_, val_view_;
+  std::optional<Loader> loader_;
+  std::unique_ptr<Transformer> model_;
+  std::unique_ptr<Activations> activations_;
+  std::optional<PlanTable> plans_;
+  OwnedTensor tokens_, targets_;  // (sequences of a batch, context) int32
+  std::unique_ptr<MetricsWriter> metrics_, evaluations_;
+
+  // Since the last console line.
+  double line_loss_ = 0.0, line_ms_ = 0.0;
+  std::int64_t line_steps_ = 0;
+};
+
+}  // namespace filigree

@@ -20,8 +20,8 @@
 namespace filigree {
 namespace {
 
-constexpr std::int64_t kTokenizerSample = 64 << 20;   // bytes of text a tokenizer is trained on: more changes little
-constexpr std::int64_t kBatchBytes = 8 << 20;         // of text encoded at once: enough pieces for every core
+constexpr std::int64_t kTokenizerSample = 64 << 20;  // bytes of text a tokenizer is trained on: more changes little
+constexpr std::int64_t kBatchBytes = 8 << 20;        // of text encoded at once: enough pieces for every core
 
 // The files of one split, a new one whenever the last is full; and what is counted on the way.
 class SplitWriter {
@@ -81,9 +81,11 @@ class Preparation {
                  "the validation fraction is " + std::to_string(options_.val_fraction) + "; it must be from 0 to 0.5");
     require(options_.shard_tokens > 0, "the shard size must be positive");
     std::error_code error;
-    require_user(options_.out.has_filename(), "out: \"" + options_.out.string() + "\" does not name a folder to create");
+    require_user(options_.out.has_filename(),
+                 "out: \"" + options_.out.string() + "\" does not name a folder to create");
     if (std::filesystem::exists(std::filesystem::symlink_status(options_.out, error)))
-      throw UserError(options_.out.string() + ": this exists already, and data is never overwritten; name another folder");
+      throw UserError(options_.out.string() +
+                      ": this exists already, and data is never overwritten; name another folder");
     const std::filesystem::path parent = options_.out.parent_path();
     if (!parent.empty() && !std::filesystem::is_directory(parent, error))
       throw UserError(options_.out.string() + ": its parent folder " + parent.string() + " does not exist");
@@ -128,7 +130,8 @@ class Preparation {
     std::size_t at = 0;
     std::uint64_t line_number = 0;
     const Random random(1, RandomPurpose::sampling);
-    const double share = static_cast<double>(kTokenizerSample) / static_cast<double>(std::max<std::int64_t>(size_.bytes, 1));
+    const double share =
+        static_cast<double>(kTokenizerSample) / static_cast<double>(std::max<std::int64_t>(size_.bytes, 1));
     const LineSource lines = [&](std::string& line) {
       do {
         while (at >= part.piece.text.size()) {
@@ -235,6 +238,8 @@ class Preparation {
 
 }  // namespace
 
-DataInfo prepare(const PrepareOptions& options) { return Preparation(options).run(); }
+DataInfo prepare(const PrepareOptions& options) {
+  return Preparation(options).run();
+}
 
 }  // namespace filigree

@@ -30,8 +30,8 @@ class Interrupted : public Error {
 };
 
 // Equal text and options give equal files. Writes into a temporary folder beside `out` and renames it at the end:
-// whatever is thrown, nothing is left behind. A tokenizer is trained on the training split, on an even sample of 64 MiB of it
-// where it is longer. Throws UserError for the user's mistakes.
+// whatever is thrown, nothing is left behind. A tokenizer is trained on the training split, on an even sample of 64 MiB
+// of it where it is longer. Throws UserError for the user's mistakes.
 DataInfo prepare(const PrepareOptions& options);
 
 }  // namespace filigree

@@ -56,11 +56,14 @@ std::string Tokenizer::identity() const {
   return name() + "-" + digits;
 }
 
-void Tokenizer::save(const std::filesystem::path& path) const { write_file_atomically(path, serialize()); }
+void Tokenizer::save(const std::filesystem::path& path) const {
+  write_file_atomically(path, serialize());
+}
 
 TokenizerSpec parse_tokenizer_spec(const std::string& spec) {
   constexpr std::string_view kTrain = "spm:";
-  if (spec.empty()) throw UserError("no tokenizer named: use bytes, spm:VOCAB_SIZE (e.g. spm:4096) or the path of a file");
+  if (spec.empty())
+    throw UserError("no tokenizer named: use bytes, spm:VOCAB_SIZE (e.g. spm:4096) or the path of a file");
   if (spec == "bytes") return {};
   TokenizerSpec result;
   if (!spec.starts_with(kTrain)) {
@@ -77,7 +80,9 @@ TokenizerSpec parse_tokenizer_spec(const std::string& spec) {
   return result;
 }
 
-std::unique_ptr<Tokenizer> bytes_tokenizer() { return std::make_unique<BytesTokenizer>(); }
+std::unique_ptr<Tokenizer> bytes_tokenizer() {
+  return std::make_unique<BytesTokenizer>();
+}
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const LineSource& lines) {
   switch (spec.kind) {

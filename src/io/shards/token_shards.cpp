@@ -106,7 +106,7 @@ void TokenShard::check_ids(std::int64_t vocab) const {
   if (bad == tokens_) return;
   const std::uint32_t id = width_ == 2 ? id_at<std::uint16_t>(ids(), bad) : id_at<std::uint32_t>(ids(), bad);
   fail(path(), "token " + std::to_string(bad) + " is " + std::to_string(id) + ", but the vocabulary has " +
-                  std::to_string(vocab) + " entries: these tokens come from another tokenizer");
+                   std::to_string(vocab) + " entries: these tokens come from another tokenizer");
 }
 
 TokenShardWriter::TokenShardWriter(const std::filesystem::path& path, std::int64_t vocab) : file_(path), vocab_(vocab) {
@@ -138,8 +138,8 @@ void TokenShardWriter::flush() {
 void TokenShardWriter::finish() {
   flush();
   const bool narrow = vocab_ <= kNarrowVocab;
-  const std::array<std::int32_t, 3> header = {narrow ? kNarrowMagic : kWideMagic, narrow ? kNarrowVersion : kWideVersion,
-                                              static_cast<std::int32_t>(tokens_)};
+  const std::array<std::int32_t, 3> header = {
+      narrow ? kNarrowMagic : kWideMagic, narrow ? kNarrowVersion : kWideVersion, static_cast<std::int32_t>(tokens_)};
   file_.write_at(0, header.data(), sizeof header);
   file_.commit();
 }

@@ -12,16 +12,21 @@ constexpr double kTerminalInterval = 0.2;  // seconds
 constexpr double kPlainInterval = 10.0;
 constexpr const char* kEraseLine = "\r\x1b[K";
 
-std::string two_digits(std::int64_t value) { return (value < 10 ? "0" : "") + std::to_string(value); }
+std::string two_digits(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  if (value < 10) digits.insert(digits.begin(), '0');
+  return digits;
+}
 
-}  // namespace
-
+// "48 s", "3 min 20 s", "2 h 05 min"
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::max(0.0, seconds) + 0.5);
   if (whole < 60) return std::to_string(whole) + " s";
   if (whole < 3600) return std::to_string(whole / 60) + " min " + two_digits(whole % 60) + " s";
   return std::to_string(whole / 3600) + " h " + two_digits(whole % 3600 / 60) + " min";
 }
+
+}  // namespace
 
 Progress::Progress(std::FILE* stream, std::string label, std::int64_t total)
     : stream_(stream), label_(std::move(label)), total_(total), start_(std::chrono::steady_clock::now()) {

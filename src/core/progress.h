@@ -34,7 +34,4 @@ class Progress {
   bool line_open_ = false;
 };
 
-// "48 s", "3 min 20 s", "2 h 05 min".
-std::string duration_text(double seconds);
-
 }  // namespace filigree

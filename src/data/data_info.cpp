@@ -1,16 +1,16 @@
 #include "data/data_info.h"
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/error.h"
+#include "io/atomic_file.h"
 
 namespace filigree {
 namespace {
 
+constexpr std::uint64_t kLargestInfo = 64 << 20;  // bytes
 constexpr std::int64_t kMostShards = 1'000'000;
 
 nlohmann::ordered_json to_json(const SplitInfo& split) {
@@ -43,19 +43,14 @@ void write_data_info(const std::filesystem::path& folder, const DataInfo& info) 
                                        {"val_fraction", info.val_fraction},
                                        {"sources", info.sources},
                                        {"val_sources", info.val_sources}};
-  const std::filesystem::path path = folder / kDataInfoFile;
-  std::ofstream file(path, std::ios::binary);
   // Names of files may hold bytes that are no UTF-8: they are replaced, not refused.
-  file << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  file.close();
-  if (!file) throw Error("cannot write " + path.string());
+  write_file_atomically(folder / kDataInfoFile,
+                        json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 DataInfo read_data_info(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kDataInfoFile;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UserError(path.string() + ": cannot be read; a data folder made by filigree prepare has it");
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string text = read_file(path, kLargestInfo);
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     DataInfo info;

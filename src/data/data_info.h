@@ -26,13 +26,13 @@ struct SplitInfo {
 };
 
 struct DataInfo {
-  std::string tokenizer;                 // identity
+  std::string tokenizer;  // identity
   std::int64_t vocab = 0;
   SplitInfo train, val;
-  double val_unigram_entropy = 0.0;      // nats: the loss of a model that knows the validation tokens' frequencies alone
-  std::string tokenizer_spec;            // as the user gave it
-  double val_fraction = 0.0;             // as the user gave it
-  std::vector<std::string> sources;      // as the user gave them
+  double val_unigram_entropy = 0.0;  // nats: the loss of a model that knows the validation tokens' frequencies alone
+  std::string tokenizer_spec;        // as the user gave it
+  double val_fraction = 0.0;         // as the user gave it
+  std::vector<std::string> sources;  // as the user gave them
   std::vector<std::string> val_sources;
 
   friend bool operator==(const DataInfo&, const DataInfo&) = default;

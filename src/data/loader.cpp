@@ -15,10 +15,11 @@ Loader::Loader(const DatasetView& data, std::int64_t context, SampleOrder order,
   require(context > 0, "the context must be positive");
   const std::int64_t needed = order == SampleOrder::shuffled ? context + 1 : 2;
   if (data.tokens() < needed)
-    throw UserError(data.path().string() + ": the data has " + std::to_string(data.tokens()) + " tokens, but a context of " +
-                    std::to_string(context) + " needs at least " + std::to_string(needed) +
-                    (data.tokens() < 2 ? ": use more text"
-                                       : ": use more text, or a context of at most " + std::to_string(data.tokens() - 1)));
+    throw UserError(
+        data.path().string() + ": the data has " + std::to_string(data.tokens()) + " tokens, but a context of " +
+        std::to_string(context) + " needs at least " + std::to_string(needed) +
+        (data.tokens() < 2 ? ": use more text"
+                           : ": use more text, or a context of at most " + std::to_string(data.tokens() - 1)));
   sequences_ = (targets() + context - 1) / context;
 }
 

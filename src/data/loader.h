@@ -1,12 +1,12 @@
 // Batches of next-token prediction. The data is cut into sequences at stride `context`: sequence s reads tokens
 // [s·context, s·context + context) and predicts each one's successor. Letters: B sequences, S = context.
 //
-// Shuffled: sample i of a run is sequence order(seed, i / sequences())[i mod sequences()], a pure function of (seed, i).
-// So a loader has no state: whoever trains keeps one number, the next sample, whatever the rank count; rank r of P takes
-// samples first + r·B/P ... of each batch.
+// Shuffled: sample i of a run is sequence order(seed, i / sequences())[i mod sequences()], a pure function of (seed,
+// i). So a loader has no state: whoever trains keeps one number, the next sample, whatever the rank count; rank r of P
+// takes samples first + r·B/P ... of each batch.
 //
-// Every token but the first is a target exactly once an epoch. When the data does not divide, the last sequence is moved
-// back to end with the data, and its targets that the sequence before has already are -1: ignored by the loss.
+// Every token but the first is a target exactly once an epoch. When the data does not divide, the last sequence is
+// moved back to end with the data, and its targets that the sequence before has already are -1: ignored by the loss.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class Loader {
   // Targets an epoch: tokens - 1.
   std::int64_t targets() const { return data_->tokens() - 1; }
 
-  // Fills samples [first, first + count); returns how many targets are not ignored. Shuffled samples go on from epoch to
-  // epoch without end. Sequential samples past the last sequence are padding: batches keep their shape to the end.
+  // Fills samples [first, first + count); returns how many targets are not ignored. Shuffled samples go on from epoch
+  // to epoch without end. Sequential samples past the last sequence are padding: batches keep their shape to the end.
   std::int64_t batch(std::int64_t first, std::int64_t count,
                      std::int32_t* tokens,          // (count, S)
                      std::int32_t* targets) const;  // (count, S)

@@ -8,8 +8,8 @@
 namespace filigree {
 
 // A Feistel network on the smallest power of two that holds `count`, walked along its cycles until the value falls
-// below `count` (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). The round function is Philox, so the
-// order depends on the key of `random` alone. On average fewer than two walks of eight rounds: below 1 us an index.
+// below `count` (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). The round function is Philox, so
+// the order depends on the key of `random` alone. On average fewer than two walks of eight rounds: below 1 us an index.
 class Permutation {
  public:
   Permutation(std::int64_t count, const Random& random);

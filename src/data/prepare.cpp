@@ -1,7 +1,5 @@
 #include "data/prepare.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -15,41 +13,15 @@
 #include "core/parallel.h"
 #include "core/progress.h"
 #include "data/split.h"
+#include "io/atomic_file.h"
 #include "io/shards/token_shards.h"
 #include "text/tokenizer.h"
 
 namespace filigree {
 namespace {
 
-constexpr std::int64_t kTokenizerSample = 64 << 20;   // bytes of text a tokenizer is trained on: more changes little
-constexpr std::int64_t kBatchBytes = 8 << 20;         // of text encoded at once: enough pieces for every core
-
-// A folder that is removed unless it becomes the real one.
-class UnfinishedFolder {
- public:
-  explicit UnfinishedFolder(const std::filesystem::path& out)
-      : out_(out), path_(out.parent_path() / ("." + out.filename().string() + ".partial-" + std::to_string(getpid()))) {
-    std::error_code error;
-    std::filesystem::create_directory(path_, error);
-    if (error) throw UserError(out.string() + ": cannot create this folder: " + error.message());
-  }
-  ~UnfinishedFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  UnfinishedFolder(const UnfinishedFolder&) = delete;
-  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  void finish() {
-    std::error_code error;
-    std::filesystem::rename(path_, out_, error);
-    if (error) throw Error("cannot create " + out_.string() + ": " + error.message());
-  }
-
- private:
-  std::filesystem::path out_, path_;
-};
+constexpr std::int64_t kTokenizerSample = 64 << 20;  // bytes of text a tokenizer is trained on: more changes little
+constexpr std::int64_t kBatchBytes = 8 << 20;        // of text encoded at once: enough pieces for every core
 
 // The files of one split, a new one whenever the last is full; and what is counted on the way.
 class SplitWriter {
@@ -92,13 +64,13 @@ class Preparation {
     if (spec_.kind != TokenizerSpec::Kind::train_sentencepiece) tokenizer = make_tokenizer(spec_, {});
     text_ = find_text(options_.text);
     if (!options_.val_text.empty()) val_text_ = find_text(options_.val_text);
-    UnfinishedFolder folder(options_.out);
+    AtomicFolder folder(options_.out);
     measure();
     if (!tokenizer) tokenizer = train();
-    tokenizer->save(folder.path() / kTokenizerFile);
-    DataInfo info = encode(*tokenizer, folder.path());
-    write_data_info(folder.path(), info);
-    folder.finish();
+    tokenizer->save(folder.temporary() / kTokenizerFile);
+    DataInfo info = encode(*tokenizer, folder.temporary());
+    write_data_info(folder.temporary(), info);
+    folder.commit();
     return info;
   }
 
@@ -109,9 +81,11 @@ class Preparation {
                  "the validation fraction is " + std::to_string(options_.val_fraction) + "; it must be from 0 to 0.5");
     require(options_.shard_tokens > 0, "the shard size must be positive");
     std::error_code error;
-    require_user(options_.out.has_filename(), "\"" + options_.out.string() + "\" does not name a folder to create");
+    require_user(options_.out.has_filename(),
+                 "out: \"" + options_.out.string() + "\" does not name a folder to create");
     if (std::filesystem::exists(std::filesystem::symlink_status(options_.out, error)))
-      throw UserError(options_.out.string() + ": this exists already, and data is never overwritten; name another folder");
+      throw UserError(options_.out.string() +
+                      ": this exists already, and data is never overwritten; name another folder");
     const std::filesystem::path parent = options_.out.parent_path();
     if (!parent.empty() && !std::filesystem::is_directory(parent, error))
       throw UserError(options_.out.string() + ": its parent folder " + parent.string() + " does not exist");
@@ -156,7 +130,8 @@ class Preparation {
     std::size_t at = 0;
     std::uint64_t line_number = 0;
     const Random random(1, RandomPurpose::sampling);
-    const double share = static_cast<double>(kTokenizerSample) / static_cast<double>(std::max<std::int64_t>(size_.bytes, 1));
+    const double share =
+        static_cast<double>(kTokenizerSample) / static_cast<double>(std::max<std::int64_t>(size_.bytes, 1));
     const LineSource lines = [&](std::string& line) {
       do {
         while (at >= part.piece.text.size()) {
@@ -263,6 +238,8 @@ class Preparation {
 
 }  // namespace
 
-DataInfo prepare(const PrepareOptions& options) { return Preparation(options).run(); }
+DataInfo prepare(const PrepareOptions& options) {
+  return Preparation(options).run();
+}
 
 }  // namespace filigree

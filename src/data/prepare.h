@@ -24,9 +24,9 @@ struct PrepareOptions {
   std::function<bool()> stop;                   // asked often; true ends with Interrupted
 };
 
-// Equal text and options give equal files. Writes into a hidden folder beside `out` and renames it at the end: whatever
-// is thrown, nothing is left behind. A tokenizer is trained on the training split, on an even sample of 64 MiB of it
-// where it is longer. Throws UserError for the user's mistakes.
+// Equal text and options give equal files. Writes into a temporary folder beside `out` and renames it at the end:
+// whatever is thrown, nothing is left behind. A tokenizer is trained on the training split, on an even sample of 64 MiB
+// of it where it is longer. Throws UserError for the user's mistakes.
 DataInfo prepare(const PrepareOptions& options);
 
 }  // namespace filigree

@@ -40,7 +40,8 @@ std::size_t SplitRule::cut(std::string_view text, std::int64_t begin) const {
   if (cut_ <= begin && begin > 0) return 0;
   const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(cut_ - begin, 0));
   // Validation at most doubles by the search.
-  const auto window = static_cast<std::size_t>(std::min({kSearchWindow, val_bytes_, static_cast<std::int64_t>(wanted)}));
+  const auto window =
+      static_cast<std::size_t>(std::min({kSearchWindow, val_bytes_, static_cast<std::int64_t>(wanted)}));
   const std::string_view before = text.substr(wanted - window, window);
   if (const std::size_t line_end = before.rfind('\n'); line_end != std::string_view::npos)
     return wanted - window + line_end + 1;
@@ -56,7 +57,9 @@ SplitReader::SplitReader(TextFiles text, std::optional<TextFiles> val_text, Spli
       val_text_(val_text ? std::make_unique<DocumentReader>(std::move(*val_text)) : nullptr),
       rule_(std::move(rule)) {}
 
-std::int64_t SplitReader::position() const { return text_.position() + (val_text_ ? val_text_->position() : 0); }
+std::int64_t SplitReader::position() const {
+  return text_.position() + (val_text_ ? val_text_->position() : 0);
+}
 
 bool SplitReader::next(SplitPiece& out) {
   if (has_rest_) {

@@ -31,7 +31,9 @@ Kind kind_of(std::filesystem::path path) {
   return Kind::unknown;
 }
 
-bool blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+bool blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
 
 // The separator lines of `text`: first position of one, and where the line after it begins.
 struct Separator {
@@ -59,8 +61,7 @@ TextFiles find_text(const std::vector<std::filesystem::path>& paths) {
   std::error_code error;
   for (const fs::path& path : paths) {
     const fs::file_status status = fs::status(path, error);
-    if (status.type() == fs::file_type::not_found)
-      throw UserError(path.string() + ": there is no such file or folder");
+    if (status.type() == fs::file_type::not_found) throw UserError(path.string() + ": there is no such file or folder");
     if (status.type() != fs::file_type::directory) {
       found.files.push_back(path);
       continue;
@@ -95,9 +96,13 @@ TextFiles find_text(const std::vector<std::filesystem::path>& paths) {
 DocumentReader::DocumentReader(TextFiles files) : files_(std::move(files)) {}
 DocumentReader::~DocumentReader() = default;
 
-std::int64_t DocumentReader::position() const { return finished_bytes_ + (source_ ? source_->position() : 0); }
+std::int64_t DocumentReader::position() const {
+  return finished_bytes_ + (source_ ? source_->position() : 0);
+}
 
-void DocumentReader::fail(const std::string& text) const { throw UserError(files_.files[index_].string() + text); }
+void DocumentReader::fail(const std::string& text) const {
+  throw UserError(files_.files[index_].string() + text);
+}
 
 void DocumentReader::open_file() {
   source_ = open_byte_source(files_.files[index_]);
@@ -157,7 +162,9 @@ bool DocumentReader::refill(std::size_t wanted) {
 // Throws if the next `bytes` bytes show that the file is no text.
 void DocumentReader::check(std::size_t bytes) {
   const std::string_view text = std::string_view(buffer_).substr(begin_, bytes);
-  const auto line_of = [&](std::size_t at) { return line_ + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'); };
+  const auto line_of = [&](std::size_t at) {
+    return line_ + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  };
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     fail(": this is not text: a NUL byte at offset " + std::to_string(offset_ + static_cast<std::int64_t>(nul)) +
          " (line " + std::to_string(line_of(nul)) + ")");

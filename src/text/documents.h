@@ -5,8 +5,8 @@
 //   each also as .gz, .xz, .zst
 //
 // Folders are read recursively, files in the order of their paths; files of other kinds are skipped and counted. A file
-// that is named itself is read as .txt if its kind is not known. Documents of white space alone are dropped, and so is a
-// UTF-8 byte order mark. All other bytes come through as they are.
+// that is named itself is read as .txt if its kind is not known. Documents of white space alone are dropped, and so is
+// a UTF-8 byte order mark. All other bytes come through as they are.
 #pragma once
 
 #include <cstddef>

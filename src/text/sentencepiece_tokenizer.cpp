@@ -51,7 +51,8 @@ class TrainingLines final : public sentencepiece::SentenceIterator {
       total += count;
     }
     std::sort(counts.begin(), counts.end(), std::greater<>());
-    if (const auto space = characters_.find(" "); space != characters_.end()) counts.insert(counts.begin(), space->second);
+    if (const auto space = characters_.find(" "); space != characters_.end())
+      counts.insert(counts.begin(), space->second);
     std::int64_t required = 1;
     for (const std::int64_t count : counts) {
       if (static_cast<double>(covered) >= kCharacterCoverage * static_cast<double>(total)) break;
@@ -187,8 +188,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     return true;
   }
 
-  // Whether text survives that normalisation, dummy prefixes and whitespace removal would change. The sample has double,
-  // leading and trailing white space, a ligature, a full-width letter and a decomposed accent.
+  // Whether text survives that normalisation, dummy prefixes and whitespace removal would change. The sample has
+  // double, leading and trailing white space, a ligature, a full-width letter and a decomposed accent.
   bool probe() {
     const std::string sample = "  a  b\t c \n\n \xEF\xAC\x81 \xEF\xBC\xA1 e\xCC\x81 \r\n 12 ";
     lossless_ = true;

@@ -1,15 +1,12 @@
 #include "text/tokenizer.h"
 
-#include <unistd.h>
-
 #include <charconv>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "io/atomic_file.h"
 #include "text/sentencepiece_tokenizer.h"
 
 namespace filigree {
@@ -18,7 +15,7 @@ namespace {
 constexpr std::string_view kBytesFile = "filigree byte tokenizer, version 1\n";
 constexpr std::int32_t kByteEndOfText = 256;
 // Real models have a few MB; what is larger is some other file.
-constexpr std::uintmax_t kLargestTokenizerFile = 256u << 20;
+constexpr std::uint64_t kLargestTokenizerFile = 256u << 20;
 
 class BytesTokenizer final : public Tokenizer {
  public:
@@ -60,23 +57,13 @@ std::string Tokenizer::identity() const {
 }
 
 void Tokenizer::save(const std::filesystem::path& path) const {
-  const std::string bytes = serialize();
-  const std::filesystem::path temporary = path.string() + ".partial-" + std::to_string(getpid());
-  std::ofstream file(temporary, std::ios::binary);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(temporary, path, error);
-  if (!file || error) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw Error("cannot write " + path.string() + (error ? ": " + error.message() : ""));
-  }
+  write_file_atomically(path, serialize());
 }
 
 TokenizerSpec parse_tokenizer_spec(const std::string& spec) {
   constexpr std::string_view kTrain = "spm:";
-  if (spec.empty()) throw UserError("no tokenizer named: use bytes, spm:VOCAB_SIZE (e.g. spm:4096) or the path of a file");
+  if (spec.empty())
+    throw UserError("no tokenizer named: use bytes, spm:VOCAB_SIZE (e.g. spm:4096) or the path of a file");
   if (spec == "bytes") return {};
   TokenizerSpec result;
   if (!spec.starts_with(kTrain)) {
@@ -93,7 +80,9 @@ TokenizerSpec parse_tokenizer_spec(const std::string& spec) {
   return result;
 }
 
-std::unique_ptr<Tokenizer> bytes_tokenizer() { return std::make_unique<BytesTokenizer>(); }
+std::unique_ptr<Tokenizer> bytes_tokenizer() {
+  return std::make_unique<BytesTokenizer>();
+}
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const LineSource& lines) {
   switch (spec.kind) {
@@ -118,14 +107,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path, error))
     throw UserError("tokenizer " + path.string() +
                     ": there is no such file (a tokenizer is bytes, spm:VOCAB_SIZE or the path of a file)");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) throw UserError("tokenizer " + path.string() + ": " + error.message());
-  if (size > kLargestTokenizerFile)
-    throw UserError("tokenizer " + path.string() + ": " + std::to_string(size) + " bytes are too many for a tokenizer");
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.good() && !file.eof()) throw UserError("tokenizer " + path.string() + ": cannot be read");
-  return parse_tokenizer(std::move(bytes), path.string());
+  return parse_tokenizer(read_file(path, kLargestTokenizerFile), path.string());
 }
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string serialized, const std::string& source) {

@@ -41,7 +41,7 @@ class Tokenizer {
 
   // Name and a hash of serialize(): equal exactly when two tokenizers give the same ids.
   std::string identity() const;
-  // Written under a temporary name, then renamed.
+  // Complete or not at all.
   void save(const std::filesystem::path& path) const;
 };
 

@@ -10,10 +10,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <span>
 #include <vector>
+
+#include "io/atomic_file.h"
 
 namespace filigree {
 
@@ -22,12 +23,9 @@ class TokenShard {
  public:
   // Throws UserError naming the file where magic, version or the token count do not fit the file.
   explicit TokenShard(const std::filesystem::path& path);
-  TokenShard(TokenShard&& other) noexcept;
-  TokenShard& operator=(TokenShard&&) = delete;
-  ~TokenShard();
 
   std::int64_t tokens() const { return tokens_; }
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return file_.path(); }
 
   // ids[i] = token `begin` + i. Throws Error outside [0, tokens()).
   void read(std::int64_t begin, std::span<std::int32_t> ids) const;
@@ -36,21 +34,18 @@ class TokenShard {
   void check_ids(std::int64_t vocab) const;
 
  private:
-  std::filesystem::path path_;
-  const std::byte* mapped_ = nullptr;
-  std::size_t mapped_bytes_ = 0;
+  const std::byte* ids() const;
+
+  MappedFile file_;
   std::int64_t tokens_ = 0;
   std::size_t width_ = 0;  // bytes an id: 2 or 4
 };
 
-// Writes one file: under a temporary name until finish() renames it, so that no reader sees half a file. Without
+// Writes one file, which appears under its name when finish() is called: no reader sees half a file, and without
 // finish() nothing stays.
 class TokenShardWriter {
  public:
-  TokenShardWriter(std::filesystem::path path, std::int64_t vocab);
-  ~TokenShardWriter();
-  TokenShardWriter(const TokenShardWriter&) = delete;
-  TokenShardWriter& operator=(const TokenShardWriter&) = delete;
+  TokenShardWriter(const std::filesystem::path& path, std::int64_t vocab);
 
   // Throws Error for an id outside [0, vocab), or when the disk is full.
   void append(std::span<const std::int32_t> ids);
@@ -58,13 +53,12 @@ class TokenShardWriter {
   void finish();
 
  private:
-  void write(const void* data, std::size_t bytes);
+  void flush();
 
-  std::filesystem::path path_, temporary_;
-  std::FILE* file_ = nullptr;
+  AtomicFile file_;
   std::int64_t vocab_;
   std::int64_t tokens_ = 0;
-  std::vector<std::uint16_t> narrow_;  // reused conversion space
+  std::vector<std::byte> pending_;  // ids not yet handed to the system
 };
 
 }  // namespace filigree

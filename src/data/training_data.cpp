@@ -1,0 +1,162 @@
+#include "data/training_data.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "data/data_info.h"
+#include "data/prepare.h"
+
+namespace filigree {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPreparedFolder = "data";  // inside the run's folder
+
+// What one key names: token shards or text, not both.
+struct Named {
+  std::vector<fs::path> shards, text;
+  std::optional<fs::path> folder;  // a data folder in which all shards lie
+};
+
+bool has_info(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / kDataInfoFile, error);
+}
+
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+Named resolve(const std::vector<std::string>& patterns, const std::string& split) {
+  const std::string key = "data." + split;
+  Named named;
+  for (const std::string& pattern : patterns) {
+    const std::vector<fs::path> paths = expand_glob(pattern);
+    if (paths.empty()) throw UserError(key + ": nothing matches \"" + pattern + "\"");
+    for (const fs::path& path : paths) {
+      std::error_code error;
+      if (fs::is_directory(path, error) && has_info(path)) {
+        const std::vector<fs::path> shards = shard_paths(path, split);
+        if (shards.empty()) throw UserError(key + ": the data folder " + path.string() + " has no " + split + " split");
+        named.shards.insert(named.shards.end(), shards.begin(), shards.end());
+      } else if (path.extension() == ".bin") {
+        named.shards.push_back(path);
+      } else {
+        named.text.push_back(path);
+      }
+    }
+  }
+  if (!named.shards.empty() && !named.text.empty())
+    throw UserError(key + " names token shards (" + named.shards.front().string() + ") and text (" +
+                    named.text.front().string() + "); only one of them can be used");
+  const auto foreign = [&](const fs::path& shard) { return folder_of(shard) != folder_of(named.shards.front()); };
+  if (!named.shards.empty() && has_info(folder_of(named.shards.front())) &&
+      std::none_of(named.shards.begin(), named.shards.end(), foreign))
+    named.folder = folder_of(named.shards.front());
+  return named;
+}
+
+// Throws unless `spec`, as the user gave it, names `tokenizer`, which made the tokens in `folder`.
+void check_tokenizer(const std::string& spec, const Tokenizer& tokenizer, const fs::path& folder) {
+  const TokenizerSpec wanted = parse_tokenizer_spec(spec);
+  const bool same = wanted.kind == TokenizerSpec::Kind::file
+                        ? load_tokenizer(wanted.file)->identity() == tokenizer.identity()
+                        : spec == tokenizer.name();
+  if (!same)
+    throw UserError("data.tokenizer is \"" + spec + "\", but the tokens in " + folder.string() + " were made by " +
+                    tokenizer.identity() + "; leave data.tokenizer out, or prepare the text again");
+}
+
+TrainingData from_shards(const DataConfig& config, Named train, Named val) {
+  TrainingData data;
+  std::optional<DataInfo> info;
+  if (train.folder) {
+    info = read_data_info(*train.folder);
+    data.tokenizer = load_tokenizer(*train.folder);
+    if (data.tokenizer->identity() != info->tokenizer)
+      throw UserError(train.folder->string() + ": its tokenizer is " + data.tokenizer->identity() +
+                      ", but data.json says that " + info->tokenizer + " made the tokens");
+    if (!config.tokenizer.empty()) check_tokenizer(config.tokenizer, *data.tokenizer, *train.folder);
+    if (val.shards.empty() && info->val.shards > 0) {
+      val.shards = shard_paths(*train.folder, "val");
+      val.folder = train.folder;
+    }
+  } else if (!config.tokenizer.empty()) {
+    const TokenizerSpec spec = parse_tokenizer_spec(config.tokenizer);
+    if (spec.kind == TokenizerSpec::Kind::train_sentencepiece)
+      throw UserError("data.tokenizer is \"" + config.tokenizer + "\", but " + train.shards.front().string() +
+                      " holds tokens already: name the file of the tokenizer that made them, or leave it out");
+    data.tokenizer = make_tokenizer(spec, {});
+  }
+  if (val.folder) {
+    const DataInfo of_val = read_data_info(*val.folder);
+    if (data.tokenizer && of_val.tokenizer != data.tokenizer->identity())
+      throw UserError("data.val was made by the tokenizer " + of_val.tokenizer + ", data.train by " +
+                      data.tokenizer->identity() + "; they must be the same");
+    if (of_val.val.tokens > 0 && val.shards == shard_paths(*val.folder, "val")) {
+      data.val_bytes_per_token = static_cast<double>(of_val.val.bytes) / static_cast<double>(of_val.val.tokens);
+      data.val_unigram_entropy = of_val.val_unigram_entropy;
+    }
+  }
+  data.train = std::move(train.shards);
+  data.val = std::move(val.shards);
+  return data;
+}
+
+std::vector<std::string> strings(const std::vector<fs::path>& paths) {
+  std::vector<std::string> result;
+  for (const fs::path& path : paths) result.push_back(path.string());
+  return result;
+}
+
+}  // namespace
+
+std::vector<fs::path> expand_glob(const std::string& pattern) {
+  std::error_code error;
+  if (fs::exists(pattern, error)) return {pattern};
+  glob_t found{};
+  std::vector<fs::path> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)  // sorts by name
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  return paths;
+}
+
+TrainingData find_training_data(const DataConfig& config, const TrainingDataOptions& options) {
+  require_user(!config.train.empty(), "data.train is missing: name token shards or text");
+  Named train = resolve(config.train, "train");
+  Named val = resolve(config.val, "val");
+  if (!val.text.empty() != !train.text.empty() && !config.val.empty())
+    throw UserError("data.train names " + std::string(train.text.empty() ? "token shards" : "text") +
+                    " and data.val the other; both must be shards, or both text");
+  if (train.text.empty()) return from_shards(config, std::move(train), std::move(val));
+
+  const fs::path folder = options.run_folder / kPreparedFolder;
+  require_user(!config.tokenizer.empty(),
+               "data.tokenizer is missing: text needs one, bytes, spm:VOCAB_SIZE or the path of a file");
+  if (has_info(folder)) {
+    const DataInfo info = read_data_info(folder);
+    if (info.sources != strings(train.text) || info.val_sources != strings(val.text) ||
+        info.tokenizer_spec != config.tokenizer)
+      throw UserError(folder.string() +
+                      ": the text of this run was prepared from other files or with another tokenizer");
+  } else {
+    prepare({.text = train.text,
+             .val_text = val.text,
+             .tokenizer = config.tokenizer,
+             .out = folder,
+             .progress = options.progress,
+             .stop = options.stop});
+  }
+  DataConfig prepared;
+  prepared.train = {folder.string()};
+  return from_shards(prepared, resolve(prepared.train, "train"), {});
+}
+
+}  // namespace filigree

@@ -232,7 +232,8 @@ std::string layer_tables(const std::vector<RunData>& runs) {
                       {fmt::format("{:.3g}", layer.density)}});
     }
     body += fmt::format(
-        "<details{}><summary>Layers of {}</summary>\n{}</details>\n", runs.size() == 1 ? " open" : "", escape_html(run.name),
+        "<details{}><summary>Layers of {}</summary>\n{}</details>\n", runs.size() == 1 ? " open" : "",
+        escape_html(run.name),
         table_html("Layers of " + run.name, {"Layer", "Method", "Kernel", "Layers", "Shape", "Density"}, rows, 3));
   }
   return body;

@@ -3,8 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -16,9 +19,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kRawPoints = 600;     // of a noisy curve, smallest and largest of 300 stretches
-constexpr std::size_t kSmoothPoints = 300;  // of its average
-constexpr int kDenseColours = 3;            // as report.css defines
+constexpr std::size_t kRawPoints = 600;    // of a noisy curve, smallest and largest of 300 stretches
+constexpr std::size_t kTrendPoints = 300;  // of its trend
+constexpr int kDenseColours = 3;           // as report.css defines
 constexpr int kSparseColours = 6;
 
 // Six significant digits: a tenth of a pixel at most, and a third of the bytes of a full double.
@@ -100,10 +103,11 @@ void add_step_chart(std::vector<Chart>& charts, const std::vector<RunData>& runs
     if (std::isnan(last_finite(values))) continue;
     const std::vector<double> elapsed = elapsed_seconds(run.steps);
     // A fiftieth of the run: short enough to show what the run did, long enough to compare two of them by eye.
-    const std::vector<double> averaged = smooth(values, static_cast<double>(values.size()) / 50);
+    const std::vector<CurvePoint> line = trend(values, kTrendPoints, std::max<std::size_t>(2, values.size() / 100));
+    double last = last_finite(values);
+    if (noisy && std::isfinite(line.back().value)) last = line.back().value;
     chart.add(r, run.name, lists_of(run, elapsed, downsample(values, kRawPoints)),
-              noisy ? lists_of(run, elapsed, subsample(averaged, kSmoothPoints)) : PointLists{},
-              last_finite(noisy ? averaged : values));
+              noisy ? lists_of(run, elapsed, line) : PointLists{}, last);
   }
   std::move(chart).finish(charts);
 }
@@ -159,6 +163,7 @@ void add_extra_charts(std::vector<Chart>& charts, const std::vector<RunData>& ru
   for (const RunData& run : runs)
     for (const StepMetrics& step : run.steps)
       for (const auto& [name, value] : step.extra) names.insert(name);
+  names.erase("peak_bytes");  // stands in the summary
   for (const std::string& name : names) {
     std::string title = name;
     std::replace(title.begin(), title.end(), '_', ' ');
@@ -172,24 +177,26 @@ void add_extra_charts(std::vector<Chart>& charts, const std::vector<RunData>& ru
 // One bar for each run and, beside it, one for the same model dense, unless an equal bar is there already.
 void add_memory_chart(std::vector<Chart>& charts, const std::vector<RunData>& runs) {
   struct Bar {
-    std::string label;
+    std::string name;
+    bool planned_dense;               // nobody ran it
     std::vector<std::int64_t> bytes;  // by purpose
   };
   std::vector<std::string> purposes;
+  std::set<std::string> used;
   for (const RunData& run : runs) {
     if (!run.summary) continue;
     for (const MemorySummary& row : run.summary->memory) {
-      const bool used = row.bytes != 0 || row.dense_bytes != 0;
-      if (used && std::find(purposes.begin(), purposes.end(), row.purpose) == purposes.end())
-        purposes.push_back(row.purpose);
+      if (std::find(purposes.begin(), purposes.end(), row.purpose) == purposes.end()) purposes.push_back(row.purpose);
+      if (row.bytes != 0 || row.dense_bytes != 0) used.insert(row.purpose);
     }
   }
+  std::erase_if(purposes, [&](const std::string& purpose) { return !used.contains(purpose); });
   if (purposes.empty()) return;
   std::vector<Bar> bars;
   for (const RunData& run : runs) {
     if (!run.summary || run.summary->memory.empty()) continue;
-    Bar own{run.name, std::vector<std::int64_t>(purposes.size())};
-    Bar dense{run.name + ", if dense", std::vector<std::int64_t>(purposes.size())};
+    Bar own{run.name, false, std::vector<std::int64_t>(purposes.size())};
+    Bar dense{run.name, true, std::vector<std::int64_t>(purposes.size())};
     for (const MemorySummary& row : run.summary->memory) {
       const auto place = std::find(purposes.begin(), purposes.end(), row.purpose);
       if (place == purposes.end()) continue;
@@ -209,11 +216,13 @@ void add_memory_chart(std::vector<Chart>& charts, const std::vector<RunData>& ru
               .labels = ""};
   ordered_json labels = ordered_json::array(), series = ordered_json::array();
   for (const Bar& bar : bars) {
-    labels.push_back(bar.label);
+    labels.push_back(ordered_json::array({bar.name}));
+    if (bar.planned_dense) labels.back().push_back("if dense");
     std::int64_t sum = 0;
     for (const std::int64_t bytes : bar.bytes) sum += bytes;
-    chart.description += fmt::format("{}{} {}", chart.description.empty() ? "" : "; ", bar.label,
-                                     format_bytes(static_cast<double>(sum)));
+    chart.description +=
+        fmt::format("{}{} {}", chart.description.empty() ? "" : "; ",
+                    bar.name + (bar.planned_dense ? ", if dense," : ""), format_bytes(static_cast<double>(sum)));
   }
   for (std::size_t p = 0; p < purposes.size(); ++p) {
     ordered_json values = ordered_json::array();

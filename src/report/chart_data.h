@@ -17,7 +17,7 @@ struct Chart {
   std::string note;         // a line under the title; may be empty
   std::string description;  // for screen readers: what is drawn and where the curves end
   std::string series;       // JSON array of what is drawn, one object a run (memory: one a purpose)
-  std::string labels;       // JSON array of category names; "[]" for curves
+  std::string labels;       // JSON array: layers; a memory bar's lines of text, two for a dense model that nobody ran
 };
 
 // The charts that these runs have data for, in the order of the page.

@@ -14,6 +14,24 @@ std::vector<CurvePoint> all_points(const std::vector<double>& values) {
   return points;
 }
 
+// The least-squares line through the finite values within `reach` of `at`, evaluated at `at`.
+double line_value(const std::vector<double>& values, std::size_t at, std::size_t reach) {
+  const std::size_t begin = at - std::min(at, reach);
+  const std::size_t end = std::min(values.size(), at + reach + 1);
+  double n = 0, sum_u = 0, sum_uu = 0, sum_y = 0, sum_uy = 0;  // u: places to the right of `at`
+  for (std::size_t i = begin; i < end; ++i) {
+    if (!std::isfinite(values[i])) continue;
+    const double u = static_cast<double>(i) - static_cast<double>(at);
+    n += 1;
+    sum_u += u;
+    sum_uu += u * u;
+    sum_y += values[i];
+    sum_uy += u * values[i];
+  }
+  const double determinant = n * sum_uu - sum_u * sum_u;
+  return determinant > 0 ? (sum_uu * sum_y - sum_u * sum_uy) / determinant : sum_y / n;
+}
+
 }  // namespace
 
 std::vector<CurvePoint> downsample(const std::vector<double>& values, std::size_t limit) {
@@ -44,30 +62,14 @@ std::vector<CurvePoint> downsample(const std::vector<double>& values, std::size_
   return points;
 }
 
-std::vector<double> smooth(const std::vector<double>& values, double window) {
-  const double keep = window > 1 ? 1 - 1 / window : 0.0;
-  std::vector<double> result;
-  result.reserve(values.size());
-  double sum = 0.0, weight = 0.0;
-  for (const double value : values) {
-    if (!std::isfinite(value)) {
-      result.push_back(std::numeric_limits<double>::quiet_NaN());
-      continue;
-    }
-    sum = keep * sum + (1 - keep) * value;
-    weight = keep * weight + (1 - keep);
-    result.push_back(sum / weight);
-  }
-  return result;
-}
-
-std::vector<CurvePoint> subsample(const std::vector<double>& values, std::size_t limit) {
-  if (values.size() <= limit) return all_points(values);
+std::vector<CurvePoint> trend(const std::vector<double>& values, std::size_t limit, std::size_t reach) {
   std::vector<CurvePoint> points;
-  points.reserve(limit);
-  for (std::size_t i = 0; i < limit; ++i) {
-    const std::size_t index = (values.size() - 1) * i / (limit - 1);
-    points.push_back({index, values[index]});
+  const std::size_t count = std::min(limit, values.size());
+  points.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = count == 1 ? 0 : (values.size() - 1) * i / (count - 1);
+    points.push_back({at, std::isfinite(values[at]) ? line_value(values, at, reach) : values[at]});
+    if (!std::isfinite(points.back().value)) points.back().value = std::numeric_limits<double>::quiet_NaN();
   }
   return points;
 }

@@ -17,11 +17,10 @@ struct CurvePoint {
 // whole.
 std::vector<CurvePoint> downsample(const std::vector<double>& values, std::size_t limit);
 
-// Exponential moving average over about `window` values, corrected for its start (as Adam's moments are), so that the
-// first average is the first value. A value that is not finite leaves the average as it is and is NaN in the result.
-std::vector<double> smooth(const std::vector<double>& values, double window);
-
-// Every n-th value and the last, at most `limit` (at least 2): for curves that have been smoothed already.
-std::vector<CurvePoint> subsample(const std::vector<double>& values, std::size_t limit);
+// The trend of a noisy curve at `limit` evenly spread points (at least 2; all values if there are fewer): the value
+// there of the least-squares line through the values at most `reach` places away. Unlike a running average it does not
+// lag behind a falling curve, and at the ends it goes on as the last stretch went. Values that are not finite are left
+// out; where the value itself is not finite the trend is NaN.
+std::vector<CurvePoint> trend(const std::vector<double>& values, std::size_t limit, std::size_t reach);
 
 }  // namespace filigree

@@ -1,11 +1,9 @@
 #include "report/html_report.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "core/error.h"
+#include "io/atomic_file.h"
 #include "report/assets.h"
 #include "report/chart_data.h"
 #include "report/html_tables.h"
@@ -84,22 +82,6 @@ std::string chart_section(const char* id, const char* title, const std::vector<C
       title, body, below);
 }
 
-// Writes beside the place and renames: the page is complete or absent.
-void replace_file(const std::filesystem::path& path, const std::string& contents) {
-  const std::filesystem::path temporary = path.string() + "." + std::to_string(getpid()) + ".tmp";
-  std::error_code error;
-  {
-    std::ofstream stream(temporary, std::ios::binary);
-    stream.write(contents.data(), static_cast<std::streamsize>(contents.size()));
-    stream.close();
-    if (stream.good()) std::filesystem::rename(temporary, path, error);
-    if (stream.good() && !error) return;
-  }
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
-  throw Error("cannot write " + path.string() + (error ? ": " + error.message() : ""));
-}
-
 }  // namespace
 
 std::string html_report(const std::vector<RunData>& runs) {
@@ -130,7 +112,7 @@ std::string html_report(const std::vector<RunData>& runs) {
 }
 
 void write_html_report(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& out) {
-  replace_file(out, html_report(read_runs(folders)));
+  write_file_atomically(out, html_report(read_runs(folders)));
 }
 
 }  // namespace filigree

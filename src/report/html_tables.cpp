@@ -74,7 +74,7 @@ std::string state_of(const RunFigures& figures) {
     state = fmt::format("of {}", format_integer(figures.planned_steps));
   }
   if (figures.nonfinite_steps > 0)
-    state += fmt::format("{}loss not finite in {}", state.empty() ? "" : ", ", format_integer(figures.nonfinite_steps));
+    state += fmt::format("{}loss not finite in {}", state.empty() ? "" : "\n", format_integer(figures.nonfinite_steps));
   return state;
 }
 
@@ -96,10 +96,9 @@ Row summary_row(const RunData& run, const RunFigures& figures, const RunFigures*
   if (run.summary && run.summary->dense_parameters > 0) {
     const double kept = static_cast<double>(run.summary->kept_parameters);
     const double dense = static_cast<double>(run.summary->dense_parameters);
-    row.push_back({format_count(dense)});
-    row.push_back({format_count(kept), format_percent(kept / dense)});
+    row.push_back({format_count(dense), format_count(kept) + " kept"});
   } else {
-    row.insert(row.end(), {{""}, {""}});
+    row.push_back({""});
   }
   row.push_back({format_integer(figures.steps), state_of(figures)});
   row.push_back({figures.tokens > 0 ? format_count(static_cast<double>(figures.tokens)) : ""});
@@ -118,9 +117,9 @@ Row summary_row(const RunData& run, const RunFigures& figures, const RunFigures*
   row.push_back({figures.seconds ? format_duration(*figures.seconds) : ""});
   row.push_back({figures.tokens_per_s ? format_count(*figures.tokens_per_s) : "",
                  beside(figures.tokens_per_s, baseline ? baseline->tokens_per_s : std::nullopt, baseline)});
-  std::string memory_note = beside(figures.memory_bytes, baseline ? baseline->memory_bytes : std::nullopt, baseline);
-  if (figures.memory_is_planned) memory_note.append(memory_note.empty() ? "" : ", ").append("planned");
-  row.push_back({figures.memory_bytes ? format_bytes(*figures.memory_bytes) : "", memory_note});
+  row.push_back({figures.memory_bytes ? format_bytes(*figures.memory_bytes) : "",
+                 beside(figures.memory_bytes, baseline ? baseline->memory_bytes : std::nullopt, baseline)});
+  if (figures.memory_is_planned) row.back().text += " *";
   return row;
 }
 
@@ -187,12 +186,13 @@ std::string summary_section(const std::vector<RunData>& runs) {
     const bool has_baseline = first_dense != figures.end() && !figures[r].dense;
     rows.push_back(summary_row(runs[r], figures[r], has_baseline ? &*first_dense : nullptr));
   }
-  const std::vector<std::string> headers = {"Run",      "Method",     "Parameters",    "Kept", "Steps",      "Tokens",
-                                            "Val loss", "Perplexity", "Bits per byte", "Time", "Tokens / s", "Memory"};
+  const std::vector<std::string> headers = {"Run",    "Method",     "Parameters", "Steps",
+                                            "Tokens", "Val loss",   "Perplexity", "Bits per byte",
+                                            "Time",   "Tokens / s", "Memory"};
   std::string body = table_html("Summary of the runs", headers, rows, 2, swatches(runs));
   body +=
-      "<p class=\"note\">Time is the sum of the step times, without evaluation and checkpoints. Tokens / s is the mean "
-      "over the whole run. Memory is the peak, or the planned sum where no peak was recorded.</p>\n";
+      "<p class=\"note\">Time is the sum of the step times, without evaluation and checkpoints; tokens / s is the mean "
+      "over the whole run. Memory is the peak; * marks a planned sum, where the run recorded no peak.</p>\n";
   return section("summary", "Summary", body);
 }
 
@@ -232,7 +232,8 @@ std::string layer_tables(const std::vector<RunData>& runs) {
                       {fmt::format("{:.3g}", layer.density)}});
     }
     body += fmt::format(
-        "<details{}><summary>{}</summary>\n{}</details>\n", runs.size() == 1 ? " open" : "", escape_html(run.name),
+        "<details{}><summary>Layers of {}</summary>\n{}</details>\n", runs.size() == 1 ? " open" : "",
+        escape_html(run.name),
         table_html("Layers of " + run.name, {"Layer", "Method", "Kernel", "Layers", "Shape", "Density"}, rows, 3));
   }
   return body;

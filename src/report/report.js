@@ -21,7 +21,7 @@
   function short(value) {
     const size = Math.abs(value);
     if (size === 0) return "0";
-    if (size < 1e-3) return value.toExponential(1).replace("e-", "e−");
+    if (size < 1e-4) return value.toExponential(1).replace("e-", "e−");
     for (const [unit, suffix] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]])
       if (size >= unit) return Number((value / unit).toPrecision(3)) + suffix;
     return String(Number(value.toPrecision(4)));
@@ -70,6 +70,9 @@
     return [...behind, ...lines];
   }
 
+  // A logarithmic axis would otherwise go down to the next power of ten.
+  const lowest = (spec) => Math.min(...spec.series.flatMap((series) => series.raw.value.filter((y) => y > 0)));
+
   function curveOptions(spec) {
     const axis = axisOf(spec);
     const logarithmic = state.log && LOG_CHARTS.includes(spec.id);
@@ -80,6 +83,7 @@
         x: { type: "linear", title: { display: true, text: axis.title, color: colour("muted") }, ...lines(short),
              min: 0 },
         y: { type: logarithmic ? "logarithmic" : "linear", ...lines(short),
+             ...(logarithmic ? { min: 0.97 * lowest(spec) } : {}),
              // A rate is honest only from 0 on; a loss is read by its differences.
              beginAtZero: spec.id === "tokens-per-s" || spec.id === "lr" },
       },
@@ -106,14 +110,15 @@
              boxPadding: 4, usePointStyle: true };
   }
 
-  // Dense models' bars are pale; what the runs really hold is strong.
+  // A dense model that nobody ran (its label has two lines) is pale beside what the runs hold.
   function memoryConfig(spec) {
     return {
       type: "bar",
       data: {
         labels: spec.labels,
         datasets: spec.series.map((part, i) => ({
-          label: part.name, data: part.value, backgroundColor: colour("part-" + (i % 9)),
+          label: part.name, data: part.value,
+          backgroundColor: spec.labels.map((label) => faded(colour("part-" + (i % 9)), label.length > 1 ? 0.5 : 1)),
           borderColor: colour("surface"), borderWidth: 1, borderSkipped: false, maxBarThickness: 34,
         })),
       },
@@ -124,7 +129,10 @@
           y: { stacked: true, grid: { display: false }, ticks: { color: colour("ink"), crossAlign: "far" } },
         },
         plugins: {
-          legend: { position: "bottom", labels: { color: colour("ink"), boxWidth: 12, boxHeight: 12 } },
+          legend: { position: "bottom", onClick: () => {},
+                    labels: { color: colour("ink"), boxWidth: 12, boxHeight: 12, generateLabels: (chart) =>
+                      chart.data.datasets.map((set, i) => ({ text: set.label, fillStyle: colour("part-" + (i % 9)),
+                                                            fontColor: colour("ink"), lineWidth: 0 })) } },
           tooltip: { ...tooltip(), callbacks: { label: (item) => item.dataset.label + ": " + bytes(item.raw) } },
         },
       },
@@ -146,8 +154,10 @@
         animation: false, maintainAspectRatio: false,
         interaction: { mode: "index", intersect: false },
         scales: {
-          x: { grid: { display: false }, ticks: { color: colour("muted"), maxRotation: 60, autoSkip: true, autoSkipPadding: 8 } },
-          y: { min: 0, max: 1, ...lines(short) },
+          // Rotated names would take half of a phone's chart; the tables below have them.
+          x: { grid: { display: false }, ticks: { display: innerWidth > 640, color: colour("muted"), maxRotation: 45,
+                                                  autoSkipPadding: 8 } },
+          y: { min: 0, max: 1, ...lines(short), ticks: { ...lines(short).ticks, stepSize: 0.25 } },
         },
         plugins: {
           legend: { display: spec.series.length > 1, position: "bottom",
@@ -186,8 +196,9 @@
       const canvas = document.getElementById("chart-" + spec.id);
       if (spec.kind === "memory") {
         spec.step = byteStep(spec);
-        canvas.parentElement.style.height = 100 + 44 * spec.labels.length + "px";
+        canvas.parentElement.style.height = 100 + 46 * spec.labels.length + "px";
       }
+      if (spec.kind === "density" && innerWidth > 640) canvas.parentElement.style.height = "340px";
       const chart = new Chart(canvas, configOf(spec));
       record(chart, canvas);
       drawn.push({ chart, spec });

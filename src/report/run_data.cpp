@@ -21,6 +21,18 @@ std::string joined(const std::string& prefix, const std::string& key) {
   return prefix.empty() ? key : prefix + '.' + key;
 }
 
+// A value as TOML writes it, but numbers in their shortest form.
+std::string text_of(const toml::node& node) {
+  if (const auto number = node.value_exact<double>()) return nlohmann::json(*number).dump();
+  std::ostringstream text;
+  if (const toml::array* array = node.as_array()) {
+    for (std::size_t i = 0; i < array->size(); ++i) text << (i ? ", " : "") << text_of(*array->get(i));
+    return "[" + text.str() + "]";
+  }
+  node.visit([&](const auto& value) { text << value; });
+  return text.str();
+}
+
 void flatten(const toml::node& node, const std::string& key, FlatTable& out) {
   if (const toml::table* table = node.as_table()) {
     // toml++ sorts keys by name; the file's own order is easier to recognise.
@@ -34,9 +46,7 @@ void flatten(const toml::node& node, const std::string& key, FlatTable& out) {
   } else if (const auto text = node.value_exact<std::string>()) {
     out.emplace_back(key, *text);
   } else {
-    std::ostringstream form;
-    node.visit([&](const auto& value) { form << value; });
-    out.emplace_back(key, form.str());
+    out.emplace_back(key, text_of(node));
   }
 }
 
@@ -67,7 +77,10 @@ void read_part(RunData& run, const char* name, Body&& body) {
   try {
     body(file);
   } catch (const std::exception& error) {
-    run.problems.push_back(std::string(name) + " is left out: " + error.what());
+    // nlohmann's messages begin with "[json.exception.parse_error.101] ", which says nothing to a reader.
+    std::string text = error.what();
+    if (text.starts_with("[json.exception.")) text.erase(0, text.find("] ") + 2);
+    run.problems.push_back(std::string(name) + " is left out: " + text);
   }
 }
 

@@ -36,9 +36,8 @@ void map(const Tensor& y, const Tensor& x, const Function& function) {
   T* out = y.as<T>();
   const T* in = x.as<T>();
   parallel_for(x.count(), kGrain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    for_vectors(end - begin, [&](std::int64_t i, auto part) HWY_ATTR {
-      store(function(load(in + begin + i, part)), out + begin + i, part);
-    });
+    for_vectors(end - begin, [&](std::int64_t i, auto part)
+                                 HWY_ATTR { store(function(load(in + begin + i, part)), out + begin + i, part); });
   });
 }
 
@@ -108,7 +107,9 @@ void forward(const ActivationForwardArgs& args) {
       case Activation::relu:  // max(0, NaN) would be 0 on some processors: select instead
         map<T>(args.y, args.x, [](FloatVector x) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(x, splat(0.0f)), x); });
         break;
-      case Activation::swiglu: swiglu_forward<T>(args.y, args.x); break;
+      case Activation::swiglu:
+        swiglu_forward<T>(args.y, args.x);
+        break;
     }
   });
 }
@@ -120,11 +121,12 @@ void backward(const ActivationBackwardArgs& args) {
         map_backward<T>(args, [](FloatVector x) HWY_ATTR { return gelu_derivative(x); });
         break;
       case Activation::relu:
-        map_backward<T>(args, [](FloatVector x) HWY_ATTR {
-          return hn::IfThenElseZero(hn::Gt(x, splat(0.0f)), splat(1.0f));
-        });
+        map_backward<T>(args,
+                        [](FloatVector x) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(x, splat(0.0f)), splat(1.0f)); });
         break;
-      case Activation::swiglu: swiglu_backward<T>(args); break;
+      case Activation::swiglu:
+        swiglu_backward<T>(args);
+        break;
     }
   });
 }

@@ -10,7 +10,8 @@
 #include "kernels/vector-inl.h"
 
 // Three passes over a row, which fits in a core's second-level cache (V = 50257: 200 KB in fp32): largest logit, sum of
-// exponentials, gradient. The exponential is computed twice rather than stored, because bf16 logits leave no room for it.
+// exponentials, gradient. The exponential is computed twice rather than stored, because bf16 logits leave no room for
+// it.
 
 HWY_BEFORE_NAMESPACE();
 namespace filigree::HWY_NAMESPACE {
@@ -26,8 +27,8 @@ float largest(const T* row, std::int64_t count) {
 
 template <typename T>
 void rows_of(const CrossEntropyArgs& args) {
-  float* loss = args.loss.as<float>();             // (T)
-  T* logits = args.logits.as<T>();                 // (T, V)
+  float* loss = args.loss.as<float>();                    // (T)
+  T* logits = args.logits.as<T>();                        // (T, V)
   const auto* targets = args.targets.as<std::int32_t>();  // (T)
   const std::int64_t vocabulary = args.logits.shape[-1];
   parallel_for(args.loss.count(), 1, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {

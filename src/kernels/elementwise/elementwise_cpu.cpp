@@ -22,9 +22,8 @@ void apply(const Tensor& y, const Tensor& x, Operation operation) {
 template <typename Operation>
 void apply_any(const Tensor& y, const Tensor& x, Operation operation) {
   require(y.count() == x.count(), "elementwise: counts differ");
-  with_compute_type(y.dtype, [&]<typename Y>() {
-    with_compute_type(x.dtype, [&]<typename X>() { apply<Y, X>(y, x, operation); });
-  });
+  with_compute_type(
+      y.dtype, [&]<typename Y>() { with_compute_type(x.dtype, [&]<typename X>() { apply<Y, X>(y, x, operation); }); });
 }
 
 }  // namespace
@@ -69,7 +68,8 @@ void add_column_sums(Device&, const Tensor& sum, const Tensor& x) {
 double sum_of_squares(Device& device, const Tensor& x) {
   const std::int64_t count = x.count();
   const std::int64_t chunks = (count + kChunk - 1) / kChunk;
-  auto* partial = static_cast<double*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(chunks) * sizeof(double)));
+  auto* partial =
+      static_cast<double*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(chunks) * sizeof(double)));
   with_compute_type(x.dtype, [&]<typename X>() {
     const auto* in = x.as<X>();
     parallel_for(chunks, 1, [&](std::int64_t first, std::int64_t last) {

@@ -6,8 +6,8 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/vector-inl.h"
 
-// Backward needs no sorting of tokens and no atomics: each thread owns channels, not table rows, and walks all tokens in
-// order. That balances whatever the tokens are, and reads and writes each byte once.
+// Backward needs no sorting of tokens and no atomics: each thread owns channels, not table rows, and walks all tokens
+// in order. That balances whatever the tokens are, and reads and writes each byte once.
 
 HWY_BEFORE_NAMESPACE();
 namespace filigree::HWY_NAMESPACE {
@@ -15,7 +15,7 @@ namespace {
 
 template <typename T>
 void forward_rows(const EmbeddingForwardArgs& args) {
-  const std::int64_t channels = args.table.shape[1];  // C
+  const std::int64_t channels = args.table.shape[1];    // C
   const std::int64_t positions = args.tokens.shape[1];  // S
   const auto* tokens = args.tokens.as<std::int32_t>();
   parallel_for(args.tokens.count(), 8, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
@@ -80,9 +80,8 @@ void embedding_forward(Device&, const EmbeddingForwardArgs& args) {
   const std::int64_t channels = args.table.shape[1];
   require(args.y.count() == args.tokens.count() * channels && args.y.dtype == args.table.dtype,
           "embedding: y and the table do not fit each other");
-  require(args.positions.empty() ||
-              (args.positions.shape[1] == channels && args.start >= 0 &&
-               args.start + args.tokens.shape[1] <= args.positions.shape[0]),
+  require(args.positions.empty() || (args.positions.shape[1] == channels && args.start >= 0 &&
+                                     args.start + args.tokens.shape[1] <= args.positions.shape[0]),
           "embedding: tokens reach past the learned positions");
   if (args.y.count() == 0) return;
   HWY_DYNAMIC_DISPATCH(forward)(args);

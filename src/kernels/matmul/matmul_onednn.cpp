@@ -30,8 +30,7 @@ dnnl::memory::data_type type_of(DType dtype) {
 
 // A row-major matrix, read as its transpose when `transposed`.
 dnnl::memory::desc layout(std::int64_t rows, std::int64_t columns, DType dtype, bool transposed) {
-  const dnnl::memory::dims strides =
-      transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{columns, 1};
+  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{columns, 1};
   return {{rows, columns}, type_of(dtype), strides};
 }
 
@@ -51,9 +50,8 @@ struct Product {
     if (what.accumulate) after.append_sum(1.0f);
     if (late_bias) after.append_binary(dnnl::algorithm::binary_add, bias_layout);
     attributes.set_post_ops(after);
-    const auto operation = what.bias && !late_bias
-                               ? dnnl::matmul::desc(a_layout, b_layout, bias_layout, y_layout)
-                               : dnnl::matmul::desc(a_layout, b_layout, y_layout);
+    const auto operation = what.bias && !late_bias ? dnnl::matmul::desc(a_layout, b_layout, bias_layout, y_layout)
+                                                   : dnnl::matmul::desc(a_layout, b_layout, y_layout);
     const dnnl::matmul::primitive_desc plan(operation, attributes, engine);
     primitive = dnnl::matmul(plan);
     scratch_bytes = plan.scratchpad_desc().get_size();
@@ -66,12 +64,14 @@ struct Product {
     slot(DNNL_ARG_SRC, a_layout);
     slot(DNNL_ARG_WEIGHTS, b_layout);
     slot(DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc());
-    if (what.bias) slot(late_bias ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(what.accumulate ? 1 : 0) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS, bias_layout);
+    if (what.bias)
+      slot(late_bias ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(what.accumulate ? 1 : 0) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS,
+           bias_layout);
   }
 
   dnnl::matmul primitive;
-  std::array<dnnl::memory, 5> memories;           // y, a, b, scratch, bias
-  std::array<dnnl_exec_arg_t, 5> arguments{};     // the same, as the C interface takes them: no allocation at a call
+  std::array<dnnl::memory, 5> memories;        // y, a, b, scratch, bias
+  std::array<dnnl_exec_arg_t, 5> arguments{};  // the same, as the C interface takes them: no allocation at a call
   std::size_t used = 0;
   std::size_t scratch_bytes = 0;
 };
@@ -86,9 +86,9 @@ class OneDnn : public LibraryState {
     return products_.try_emplace(what, engine_, what).first->second;
   }
   void run(Product& product) {
-    dnnl::error::wrap_c_api(
-        dnnl_primitive_execute(product.primitive.get(), stream_.get(), static_cast<int>(product.used), product.arguments.data()),
-        "could not execute a matrix product");
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(product.primitive.get(), stream_.get(),
+                                                   static_cast<int>(product.used), product.arguments.data()),
+                            "could not execute a matrix product");
   }
 
  private:

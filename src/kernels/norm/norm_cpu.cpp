@@ -15,9 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace filigree::HWY_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kGrain = 8;    // rows a thread takes at least
-constexpr std::int64_t kChunk = 64;   // rows whose gain and bias gradients are summed together; fixed, so that sums do
-                                      // not depend on the thread count
+constexpr std::int64_t kGrain = 8;   // rows a thread takes at least
+constexpr std::int64_t kChunk = 64;  // rows whose gain and bias gradients are summed together; fixed, so that sums do
+                                     // not depend on the thread count
 
 template <typename T>
 void forward_rows(const NormForwardArgs& args) {
@@ -160,11 +160,11 @@ void norm_forward(Device&, const NormForwardArgs& args) {
   const std::int64_t channels = args.gain.count();
   require(args.y.shape == args.x.shape && args.x.shape[-1] == channels && args.y.dtype == args.x.dtype,
           "norm_forward: x, y and gain do not fit each other");
-  require(args.residual.empty() || (!args.sum.empty() && args.residual.count() == args.x.count()),
-          "norm_forward: a residual of x's shape needs a place for the sum");
   require(args.kind == NormKind::layer || (args.bias.empty() && args.mean.empty()),
           "norm_forward: RMSNorm has no bias and no mean");
   if (args.x.count() == 0) return;
+  require(args.residual.empty() || (!args.sum.empty() && args.residual.count() == args.x.count()),
+          "norm_forward: a residual of x's shape needs a place for the sum");
   HWY_DYNAMIC_DISPATCH(forward)(args);
 }
 
@@ -173,8 +173,8 @@ void norm_backward(Device& device, const NormBackwardArgs& args) {
   require(args.dy.shape == args.sum.shape && args.ds.shape == args.sum.shape && args.dy.shape[-1] == channels &&
               args.dgain.count() == channels,
           "norm_backward: ds, dy, sum and gain do not fit each other");
-  require(args.kind == NormKind::rms || !args.mean.empty(), "norm_backward: LayerNorm needs the mean of forward");
   if (args.dy.count() == 0) return;
+  require(args.kind == NormKind::rms || !args.mean.empty(), "norm_backward: LayerNorm needs the mean of forward");
   HWY_DYNAMIC_DISPATCH(backward)(device, args);
 }
 

@@ -1,0 +1,94 @@
+#include "kernels/matmul/matmul.h"
+
+#include <cmath>
+
+#include "kernels/kernel_test.h"
+
+namespace filigree::testing {
+namespace {
+
+struct Case {
+  std::int64_t rows, columns, depth;
+  DType operands, result;
+  bool transpose_a, transpose_b, accumulate, bias;
+  float scale;
+};
+
+std::string name(const Case& c) {
+  return std::to_string(c.rows) + "x" + std::to_string(c.columns) + "x" + std::to_string(c.depth) + " " +
+         std::string(name_of(c.operands)) + " to " + std::string(name_of(c.result)) + (c.transpose_a ? " aT" : "") +
+         (c.transpose_b ? " bT" : "") + (c.accumulate ? " +" : "") + (c.bias ? " bias" : "");
+}
+
+void run(Device& device, const Case& c) {
+  const OwnedTensor a =
+      random_tensor(device, c.operands, c.transpose_a ? Shape{c.depth, c.rows} : Shape{c.rows, c.depth}, 1);
+  const OwnedTensor b =
+      random_tensor(device, c.operands, c.transpose_b ? Shape{c.columns, c.depth} : Shape{c.depth, c.columns}, 2);
+  const OwnedTensor bias = random_tensor(device, DType::f32, {c.columns}, 3);
+  const OwnedTensor y = random_tensor(device, c.result, {c.rows, c.columns}, 4);
+  const std::vector<double> av = values_of(a), bv = values_of(b), biases = values_of(bias), before = values_of(y);
+  matmul(device, {.y = y,
+                  .a = a,
+                  .b = b,
+                  .bias = c.bias ? bias.view() : Tensor{},
+                  .transpose_a = c.transpose_a,
+                  .transpose_b = c.transpose_b,
+                  .accumulate = c.accumulate,
+                  .scale = c.scale});
+  std::vector<double> expected(before.size());
+  for (std::int64_t i = 0; i < c.rows; ++i)
+    for (std::int64_t j = 0; j < c.columns; ++j) {
+      double sum = 0.0;
+      for (std::int64_t k = 0; k < c.depth; ++k)
+        sum += av[static_cast<std::size_t>(c.transpose_a ? k * c.rows + i : i * c.depth + k)] *
+               bv[static_cast<std::size_t>(c.transpose_b ? j * c.depth + k : k * c.columns + j)];
+      const auto at = static_cast<std::size_t>(i * c.columns + j);
+      expected[at] =
+          c.scale * sum + (c.bias ? biases[static_cast<std::size_t>(j)] : 0.0) + (c.accumulate ? before[at] : 0.0);
+    }
+  expect_close(y, expected, c.depth + 2, 1.0, name(c));
+}
+
+TEST(Matmul, MatchesReferenceForAllTypesAndOptions) {
+  const auto device = Device::cpu();
+  const std::vector<std::array<std::int64_t, 3>> shapes = {{1, 1, 1},   {3, 5, 7},   {1, 33, 64},   {2, 70, 130},
+                                                           {8, 17, 96}, {9, 32, 31}, {65, 67, 129}, {4, 6, 0},
+                                                           {0, 3, 2},   {2, 0, 3}};
+  for (const auto& [rows, columns, depth] : shapes)
+    for (const auto& [operands, result] :
+         {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+      for (int options = 0; options < 16; ++options)
+        for (const float scale : {1.0f, 0.5f})
+          run(*device, {rows, columns, depth, operands, result, (options & 1) != 0, (options & 2) != 0,
+                        (options & 4) != 0, (options & 8) != 0, scale});
+}
+
+TEST(Matmul, AllocatesNothingForAKnownShape) {
+  const auto device = Device::cpu();
+  const OwnedTensor a = random_tensor(*device, DType::bf16, {64, 96}, 1);
+  const OwnedTensor b = random_tensor(*device, DType::bf16, {32, 96}, 2);
+  const OwnedTensor y = random_tensor(*device, DType::f32, {64, 32}, 3);
+  const MatmulArgs args = {.y = y, .a = a, .b = b, .transpose_b = true};
+  matmul(*device, args);
+  const std::int64_t before = device->memory().allocations();
+  const std::vector<double> first = values_of(y);
+  matmul(*device, args);
+  EXPECT_EQ(device->memory().allocations(), before);
+  EXPECT_EQ(values_of(y), first);
+}
+
+TEST(Matmul, RejectsOperandsThatDoNotFit) {
+  const auto device = Device::cpu();
+  const OwnedTensor a = random_tensor(*device, DType::f32, {4, 6}, 1);
+  const OwnedTensor b = random_tensor(*device, DType::f32, {6, 3}, 2);
+  const OwnedTensor half = random_tensor(*device, DType::bf16, {4, 3}, 2);
+  const OwnedTensor y = random_tensor(*device, DType::f32, {4, 3}, 3);
+  EXPECT_THROW(matmul(*device, {.y = y, .a = a, .b = b, .transpose_b = true}), Error);
+  EXPECT_THROW(matmul(*device, {.y = y, .a = b, .b = b}), Error);
+  EXPECT_THROW(matmul(*device, {.y = half, .a = a, .b = b}), Error);
+  EXPECT_NO_THROW(matmul(*device, {.y = y, .a = a, .b = b}));
+}
+
+}  // namespace
+}  // namespace filigree::testing

@@ -1,6 +1,73 @@
+// The program: commands, and the exit codes that they share.
+//   0 done · 1 the run failed · 2 the user's input is wrong · 3 interrupted after a checkpoint, resumable
+#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
 
-int main() {
-  std::puts("filigree");
-  return 0;
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "bench_command.h"
+#include "eval_command.h"
+#include "generate_command.h"
+#include "inspect_command.h"
+#include "prepare_command.h"
+#include "report_command.h"
+#include "train_command.h"
+#include "version.h"
+
+namespace {
+
+std::string version_text() {
+  namespace build = filigree::build;
+  std::string text = "filigree " + std::string(build::kVersion) + " (" + std::string(build::kCommit) + ", " +
+                     std::string(build::kBuildType) + ", " + std::string(build::kCompiler) + ")\nback ends: CPU";
+  if (!build::kCudaArchitectures.empty())
+    text += ", CUDA (" + std::string(build::kCudaCompiler) + ", for " + std::string(build::kCudaArchitectures) + ")";
+  return text;
+}
+
+int fail(const char* text, int code) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "filigree: %s\n", text);
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App program("filigree: sparse pre-training of language models");
+  program.set_version_flag("--version", version_text());
+  program.require_subcommand(1);
+  program.footer("Start with: filigree prepare --help");
+  filigree::add_prepare_command(program);
+  filigree::add_train_command(program);
+  filigree::add_eval_command(program);
+  filigree::add_generate_command(program);
+  filigree::add_inspect_command(program);
+  filigree::add_bench_command(program, {argv, argv + argc});
+  filigree::add_report_command(program);
+  filigree::catch_interrupts();
+  try {
+    program.parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& request) {  // --help, --version
+    return program.exit(request);
+  } catch (const CLI::RuntimeError& ended) {  // a command's own exit code
+    return ended.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    return fail((std::string(error.what()) + "; see filigree " +
+                 (program.get_subcommands().empty() ? "" : program.get_subcommands().front()->get_name() + " ") + "--help")
+                    .c_str(),
+                2);
+  } catch (const filigree::UserError& error) {
+    return fail(error.what(), 2);
+  } catch (const filigree::Interrupted& error) {
+    return fail(error.what(), 3);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory; a smaller train.micro_batch or model.context needs less", 1);
+  } catch (const std::exception& error) {
+    return fail(error.what(), 1);
+  }
 }

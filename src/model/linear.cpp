@@ -17,7 +17,8 @@ void Linear::forward(Device& device, const Tensor& y, const Tensor& x) {
 }
 
 void Linear::backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate) {
-  weight_->backward(device, dx, dy, x, accumulate);
+  weight_->weight_gradient(device, dy, x, accumulate);
+  if (!dx.empty()) weight_->input_gradient(device, dx, dy);
   if (adapter_) adapter_->backward(device, dx, dy, x, accumulate);
   if (bias_) add_column_sums(device, bias_->gradient(), dy);
 }

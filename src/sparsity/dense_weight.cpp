@@ -23,9 +23,12 @@ void DenseWeight::forward(Device& device, const Tensor& y, const Tensor& x, cons
   matmul(device, {.y = y, .a = x, .b = weight_->values(), .bias = bias, .transpose_b = true});
 }
 
-void DenseWeight::backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate) {
+void DenseWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
+  matmul(device, {.y = dx, .a = dy, .b = weight_->values()});
+}
+
+void DenseWeight::weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) {
   matmul(device, {.y = weight_->gradient(), .a = dy, .b = x, .transpose_a = true, .accumulate = accumulate});
-  if (!dx.empty()) matmul(device, {.y = dx, .a = dy, .b = weight_->values()});
 }
 
 std::vector<Parameter*> DenseWeight::parameters() {

@@ -12,7 +12,8 @@ class DenseWeight final : public LinearWeight {
   DenseWeight(const LinearSpec& spec, Parameter& shared);
 
   void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) override;
-  void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate) override;
+  void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override;
+  void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device&, PlanTable&, std::int64_t) override {}
   std::vector<Parameter*> parameters() override;
   void refresh(Device&) override {}

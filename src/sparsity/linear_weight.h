@@ -2,7 +2,7 @@
 // T tokens, K inputs, N outputs; W is (N, K) row-major.
 //
 //   forward    y (T, N) = x (T, K) · Wᵀ + bias
-//   backward   dx (T, K) = dy (T, N) · W, and the gradient of the values, in the values' own storage
+//   backward   dx (T, K) = dy (T, N) · W, and the gradient dyᵀ · x of the values, in the values' own storage
 //
 // A method may use another matrix for dx than for y (SLoPe does); its class says so. Adding a method is adding a class
 // here, its name in layer_policy.cpp, a page in docs/ and a test.
@@ -78,8 +78,9 @@ class LinearWeight {
 
   // bias (N) fp32 may be empty. y and x have the spec's dtype.
   virtual void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) = 0;
-  // dx may be empty (nobody needs it). accumulate: add to the gradient (later micro-batches and chunks).
-  virtual void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
+  virtual void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) = 0;
+  // accumulate: add to the gradient (later micro-batches and chunks).
+  virtual void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
 
   // Times and chooses kernels for products of `tokens` rows; no effect on values. Without it the sparse kernels run.
   virtual void plan(Device& device, PlanTable& table, std::int64_t tokens) = 0;

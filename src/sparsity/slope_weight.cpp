@@ -42,9 +42,12 @@ void SlopeWeight::forward(Device& device, const Tensor& y, const Tensor& x, cons
   forward_product(device, forward_backend_, y, x, bias);
 }
 
-void SlopeWeight::backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate) {
-  value_gradient(device, dw_backend_, dy, x, accumulate);
-  if (!dx.empty()) input_gradient(device, dx_backend_, dx, dy);
+void SlopeWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
+  input_product(device, dx_backend_, dx, dy);
+}
+
+void SlopeWeight::weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) {
+  gradient_product(device, dw_backend_, dy, x, accumulate);
 }
 
 void SlopeWeight::forward_product(Device& device, Backend backend, const Tensor& y, const Tensor& x,
@@ -61,7 +64,7 @@ void SlopeWeight::forward_product(Device& device, Backend backend, const Tensor&
   matmul(device, {.y = y, .a = x, .b = dense, .bias = bias, .transpose_b = true});
 }
 
-void SlopeWeight::input_gradient(Device& device, Backend backend, const Tensor& dx, const Tensor& dy) const {
+void SlopeWeight::input_product(Device& device, Backend backend, const Tensor& dx, const Tensor& dy) const {
   const NmMatrix weight = column_pruned();
   if (backend == Backend::sparse) {
     nm_matmul(device, {.y = dx, .x = dy, .weight = weight, .scale = spec_.dx_rescale});
@@ -74,8 +77,8 @@ void SlopeWeight::input_gradient(Device& device, Backend backend, const Tensor& 
   matmul(device, {.y = dx, .a = dy, .b = dense, .transpose_b = true, .scale = spec_.dx_rescale});
 }
 
-void SlopeWeight::value_gradient(Device& device, Backend backend, const Tensor& dy, const Tensor& x,
-                                 bool accumulate) const {
+void SlopeWeight::gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x,
+                                   bool accumulate) const {
   if (backend == Backend::sparse) {
     nm_matmul_gradient(device, {.gradient = values_.gradient(),
                                 .dy = dy,
@@ -124,11 +127,11 @@ void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
       [&] { forward_product(device, Backend::dense, y, x, {}); });
   if (spec_.mode == Mode::inference) return;
   dw_backend_ = table.choose(
-      keys[2], [&] { value_gradient(device, Backend::sparse, y, x, false); },
-      [&] { value_gradient(device, Backend::dense, y, x, false); });
+      keys[2], [&] { gradient_product(device, Backend::sparse, y, x, false); },
+      [&] { gradient_product(device, Backend::dense, y, x, false); });
   dx_backend_ = table.choose(
-      keys[1], [&] { input_gradient(device, Backend::sparse, x, y); },
-      [&] { input_gradient(device, Backend::dense, x, y); });
+      keys[1], [&] { input_product(device, Backend::sparse, x, y); },
+      [&] { input_product(device, Backend::dense, x, y); });
 }
 
 void SlopeWeight::refresh(Device& device) {

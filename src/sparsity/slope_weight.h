@@ -21,7 +21,8 @@ class SlopeWeight final : public LinearWeight {
   SlopeWeight(Device& device, const LinearSpec& spec);
 
   void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) override;
-  void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate) override;
+  void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override;
+  void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device& device, PlanTable& table, std::int64_t tokens) override;
   std::vector<Parameter*> parameters() override { return {&values_}; }
   void refresh(Device& device) override;
@@ -40,8 +41,8 @@ class SlopeWeight final : public LinearWeight {
 
  private:
   void forward_product(Device& device, Backend backend, const Tensor& y, const Tensor& x, const Tensor& bias) const;
-  void input_gradient(Device& device, Backend backend, const Tensor& dx, const Tensor& dy) const;
-  void value_gradient(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
+  void input_product(Device& device, Backend backend, const Tensor& dx, const Tensor& dy) const;
+  void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
   std::string plan_key(const char* product, std::int64_t tokens) const;
 
   Parameter values_;             // (N, K·keep/of)

@@ -36,11 +36,13 @@ class MaskedDenseWeight final : public LinearWeight {
   void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) override {
     matmul(device, {.y = y, .a = x, .b = weight_.values(), .bias = bias, .transpose_b = true});
   }
-  void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate) override {
+  void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override {
+    matmul(device, {.y = dx, .a = dy, .b = both_});
+  }
+  void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override {
     matmul(device, {.y = weight_.gradient(), .a = dy, .b = x, .transpose_a = true, .accumulate = accumulate});
     for (std::size_t i = 0; i < kept_.size(); ++i)
       if (!kept_[i]) weight_.gradient().as<float>()[i] = 0.0f;
-    matmul(device, {.y = dx, .a = dy, .b = both_});
   }
   void refresh(Device&) override {
     const std::vector<double> pruned = column_pruned(values_of(weight_.values()), kept_, spec_.outputs, spec_.inputs, spec_.pattern);

@@ -1,0 +1,102 @@
+#include "inspect_command.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fmt/core.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/config_toml.h"
+#include "report/format.h"
+#include "train/model_loading.h"
+#include "train/summary.h"
+
+namespace filigree {
+namespace {
+
+struct Options {
+  std::string path;
+  std::vector<std::string> overrides;
+  bool inference = false;
+  bool json = false;
+};
+
+// Sequences whose activations are counted: a training step's, or none.
+std::int64_t activation_batch(const Config& config, Mode mode) {
+  if (mode == Mode::inference) return 0;
+  return config.train.micro_batch > 0 ? config.train.micro_batch : config.train.batch_tokens / config.model.context;
+}
+
+void print(const ModelSummary& summary, const Config& config, const std::string& checks) {
+  fmt::print("{} layers, width {}, {} heads, vocabulary {}, context {}; {}\n", config.model.layers, config.model.width,
+             config.model.heads, config.model.vocab, config.model.context, name_of(config.run.precision));
+  fmt::print("parameters  {} kept of {} ({:.1f} %)\n\n", summary.kept_parameters, summary.dense_parameters,
+             100.0 * static_cast<double>(summary.kept_parameters) / static_cast<double>(summary.dense_parameters));
+  fmt::print("{:<28} {:>7} {:>7}  {:<8} {:<8} {:>8}\n", "layer", "outputs", "inputs", "method", "pattern", "density");
+  for (const LayerSummary& layer : summary.layers)
+    fmt::print("{:<28} {:>7} {:>7}  {:<8} {:<8} {:>8.4f}\n", layer.name, layer.rows, layer.columns, layer.method,
+               layer.pattern.empty() ? "-" : layer.pattern, layer.density);
+  fmt::print("\n{:<14} {:>14} {:>14} {:>7}\n", "memory, bytes", "this model", "dense", "ratio");
+  for (const MemorySummary& row : summary.memory)
+    fmt::print("{:<14} {:>14} {:>14} {:>7}\n", row.purpose, row.bytes, row.dense_bytes,
+               row.dense_bytes == 0 ? "-" : fmt::format("{:.3f}", static_cast<double>(row.bytes) / static_cast<double>(row.dense_bytes)));
+  fmt::print("{:<14} {:>14} {:>14} {:>7.3f}\n", "all", summary.bytes(), summary.dense_bytes(),
+             static_cast<double>(summary.bytes()) / static_cast<double>(summary.dense_bytes()));
+  fmt::print("sparse layers alone, adapters apart: {:.4f} of dense\n", summary.sparse_layers_ratio);
+  if (!checks.empty()) fmt::print("{}\n", checks);
+}
+
+// Every group of every mask in a checkpoint. Loading has refused a mask that does not fit its pattern, so what is left
+// to say is how much was looked at.
+std::string check_masks(const Transformer& model) {
+  std::int64_t layers = 0, groups = 0;
+  for (const Linear* linear : model.linears()) {
+    const LinearSpec& spec = linear->weight().spec();
+    if (spec.method == "dense") continue;
+    require(linear->weight().describe().mask_valid, spec.name + ": a group keeps another number of entries than its pattern");
+    ++layers;
+    groups += spec.outputs * spec.inputs / spec.pattern.of;
+  }
+  return layers == 0 ? "no sparse layer" : fmt::format("masks: {} groups of {} layers checked, all as their pattern says", groups, layers);
+}
+
+void run(const Options& options) {
+  const Mode mode = options.inference ? Mode::inference : Mode::training;
+  const bool is_config = std::filesystem::is_regular_file(options.path);
+  Config config;
+  std::string checks;
+  if (is_config) {
+    config = read_config(options.path, options.overrides);
+    require_user(config.model.vocab > 0,
+                 options.path + ": model.vocab is not given, and without data it is not known; add --set model.vocab=NUMBER");
+  } else {
+    const auto device = Device::cpu();
+    const LoadedModel loaded = load_model(*device, options.path, options.overrides);
+    config = loaded.config;
+    checks = check_masks(*loaded.model);
+  }
+  const ModelSummary summary = plan_summary(config, mode, activation_batch(config, mode));
+  if (options.json)
+    fmt::print("{}\n", to_json(summary));
+  else
+    print(summary, config, checks);
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& program) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = program.add_subcommand("inspect", "shows a model's layers, masks and memory beside the dense model's");
+  command->add_option("what", options->path, "a run, a checkpoint, or a configuration file (laid out, not allocated)")
+      ->required()
+      ->type_name("RUN|CHECKPOINT|CONFIG");
+  command->add_flag("--inference", options->inference, "memory of the model in use instead of in training");
+  command->add_option("--set", options->overrides, "overrides a key of the configuration")->type_name("KEY=VALUE")->allow_extra_args(false);
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->footer("Example:\n  filigree inspect configs/gpt2-124m-slope.toml --set model.vocab=50257\n");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace filigree

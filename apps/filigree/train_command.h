@@ -1,0 +1,12 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace filigree {
+
+// Adds `filigree train`; it runs while the command line is parsed and throws as the library does.
+void add_train_command(CLI::App& program);
+
+}  // namespace filigree

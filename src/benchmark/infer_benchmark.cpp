@@ -1,0 +1,98 @@
+#include "benchmark/infer_benchmark.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "benchmark/timing.h"
+#include "model/transformer.h"
+
+namespace filigree {
+namespace {
+
+class Contestant {
+ public:
+  Contestant(Config config, std::int64_t prompt)
+      : device_(Device::cpu()),
+        config_(std::move(config)),
+        model_(*device_, config_, Mode::inference, false),
+        activations_(*device_, config_.model, config_.run.precision, 1, prompt, Recompute::inference),
+        cache_(model_.make_cache(*device_, 1, config_.model.context)),
+        tokens_(device_->memory().tensor(Purpose::data, DType::i32, {1, prompt})),
+        logits_(device_->memory().tensor(Purpose::activations, config_.run.precision, {1, config_.model.vocab})) {
+    model_.initialize(*device_);
+  }
+
+  // Every call is one pass over `tokens_`' first `count` entries.
+  void read(std::int64_t count) {
+    Tensor view = tokens_;
+    view.shape = {1, count};
+    model_.forward_cached(*device_, activations_, view, cache_, logits_);
+  }
+  void prefill() {
+    cache_.length = 0;
+    read(tokens_.view().count());
+  }
+  void decode(std::int64_t count) {
+    cache_.length = tokens_.view().count();
+    for (std::int64_t i = 0; i < count; ++i) read(1);
+  }
+  std::int64_t bytes() const {
+    return device_->memory().bytes(Purpose::weights) + device_->memory().bytes(Purpose::metadata);
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  Config config_;
+  Transformer model_;
+  Activations activations_;
+  KeyValueCache cache_;
+  OwnedTensor tokens_, logits_;
+};
+
+}  // namespace
+
+std::vector<ResultRow> benchmark_infer(Device& device, const InferBenchmark& benchmark) {
+  const Config& config = benchmark.config;
+  require_user(benchmark.prompt >= 1 && benchmark.tokens >= 1 && benchmark.prompt + benchmark.tokens <= config.model.context,
+               "--prompt " + std::to_string(benchmark.prompt) + " and --tokens " + std::to_string(benchmark.tokens) +
+                   ": together at most the model's context, " + std::to_string(config.model.context));
+  std::vector<std::unique_ptr<Contestant>> contestants;
+  std::vector<std::function<void()>> prefills, decodes;
+  for (const std::string& method : benchmark.methods) {
+    Config own = config;
+    own.weights.method = method;
+    contestants.push_back(std::make_unique<Contestant>(std::move(own), benchmark.prompt));
+    prefills.push_back([contestant = contestants.back().get()] { contestant->prefill(); });
+    decodes.push_back([contestant = contestants.back().get(), &benchmark] { contestant->decode(benchmark.tokens); });
+  }
+  const std::vector<Measured> prefill = time_in_turn(prefills, benchmark.repeats);
+  const std::vector<Measured> decode = time_in_turn(decodes, benchmark.repeats);
+
+  std::vector<ResultRow> rows;
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    ResultRow row{.name = benchmark.name,
+                  .method = benchmark.methods[i],
+                  .config = {.batch = 1,
+                             .sequence = benchmark.prompt,
+                             .layers = config.model.layers,
+                             .precision = std::string(name_of(config.run.precision)),
+                             .threads = device.threads(),
+                             .seed = config.run.seed},
+                  .metric = "prefill_ms",
+                  .measured = prefill[i],
+                  .baseline = ""};
+    rows.push_back(row);
+    const double tokens = static_cast<double>(benchmark.tokens) * 1e3;
+    row.metric = "decode_tokens_per_s";
+    row.measured = {tokens / decode[i].median, tokens / decode[i].max, tokens / decode[i].min};
+    rows.push_back(row);
+    const auto bytes = static_cast<double>(contestants[i]->bytes());
+    row.metric = "infer_bytes";
+    row.measured = {bytes, bytes, bytes};
+    rows.push_back(row);
+  }
+  compare_with(rows, "dense");
+  return rows;
+}
+
+}  // namespace filigree

@@ -1,0 +1,102 @@
+#include "benchmark/results.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "io/atomic_file.h"
+#include "kernels/matmul/library_version.h"
+#include "version.h"
+
+namespace filigree {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Better direction(const std::string& metric) {
+  if (metric.ends_with("_bytes")) return Better::quotient;
+  return metric.ends_with("_ms") || metric.ends_with("_s_per_step") ? Better::smaller : Better::larger;
+}
+
+Json config_json(const ResultConfig& config) {
+  return {{"batch", config.batch},         {"sequence", config.sequence}, {"layers", config.layers},
+          {"precision", config.precision}, {"ranks", config.ranks},       {"threads", config.threads},
+          {"seed", config.seed}};
+}
+
+bool same_row(const Json& a, const Json& b) {
+  for (const char* key : {"case", "method", "config", "metric"})
+    if (!a.contains(key) || a.at(key) != b.at(key)) return false;
+  return true;
+}
+
+}  // namespace
+
+void compare_with(std::vector<ResultRow>& rows, const std::string& baseline) {
+  for (ResultRow& row : rows) {
+    if (row.method == baseline) continue;
+    for (const ResultRow& twin : rows) {
+      if (twin.method != baseline || twin.name != row.name || twin.metric != row.metric ||
+          config_json(twin.config) != config_json(row.config))
+        continue;
+      row.baseline = baseline;
+      const double quotient = row.measured.median / twin.measured.median;
+      row.ratio = direction(row.metric) == Better::smaller ? 1.0 / quotient : quotient;
+    }
+  }
+}
+
+ResultContext result_context(const Device& device, const std::vector<std::string>& command) {
+  return {.device = device.description(), .command = fmt::format("{}", fmt::join(command, " "))};
+}
+
+void write_results(const std::filesystem::path& file, const ResultContext& context, const std::vector<ResultRow>& rows) {
+  constexpr std::uint64_t kLimit = std::uint64_t{256} << 20;
+  Json document = {{"device", context.device},
+                   {"driver", ""},
+                   {"libraries", {{"oneDNN", dense_library_version()}}},
+                   {"commit", build::kCommit},
+                   {"command", context.command},
+                   {"rows", Json::array()}};
+  if (std::filesystem::exists(file)) {
+    const Json old = Json::parse(read_file(file, kLimit), nullptr, false);
+    require_user(old.is_object() && old.contains("rows") && old.at("rows").is_array(),
+                 file.string() + ": exists, but is no file of benchmark results; choose another name");
+    document["rows"] = old.at("rows");
+  }
+  for (const ResultRow& row : rows) {
+    Json json = {{"case", row.name},
+                 {"method", row.method},
+                 {"config", config_json(row.config)},
+                 {"metric", row.metric},
+                 {"median", row.measured.median},
+                 {"min", row.measured.min},
+                 {"max", row.measured.max},
+                 {"baseline", row.baseline},
+                 {"ratio", row.baseline.empty() ? Json(nullptr) : Json(row.ratio)},
+                 {"device", context.device},
+                 {"commit", build::kCommit},
+                 {"command", context.command}};
+    bool replaced = false;
+    for (Json& old : document["rows"])
+      if (same_row(json, old)) {
+        old = json;
+        replaced = true;
+        break;
+      }
+    if (!replaced) document["rows"].push_back(std::move(json));
+  }
+  write_file_atomically(file, document.dump(1) + "\n");
+}
+
+std::string results_table(const std::vector<ResultRow>& rows) {
+  std::string text = fmt::format("{:<22} {:<10} {:<6} {:<20} {:>12} {:>12} {:>12}  {}\n", "case", "method", "type", "metric",
+                                 "median", "min", "max", "against its baseline");
+  for (const ResultRow& row : rows)
+    text += fmt::format("{:<22} {:<10} {:<6} {:<20} {:>12.3f} {:>12.3f} {:>12.3f}  {}\n", row.name, row.method,
+                        row.config.precision, row.metric, row.measured.median, row.measured.min, row.measured.max,
+                        row.baseline.empty() ? "" : fmt::format("{:.3f} x {}", row.ratio, row.baseline));
+  return text;
+}
+
+}  // namespace filigree

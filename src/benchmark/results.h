@@ -1,0 +1,59 @@
+// Benchmark results as rows of JSON: what every published figure is quoted from.
+//
+// A file is one object with `device`, `driver`, `libraries`, `commit`, `command` and `rows`. Writing into a file replaces
+// the rows of equal case, method, config and metric and keeps the others, so that a file grows over several runs; each
+// row therefore carries its own device, commit and command.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/device.h"
+
+namespace filigree {
+
+struct Measured {
+  double median = 0.0, min = 0.0, max = 0.0;
+};
+
+struct ResultConfig {
+  std::int64_t batch = 1;      // sequences, or rows of a product
+  std::int64_t sequence = 1;
+  std::int64_t layers = 1;
+  std::string precision;       // "fp32", "bf16"
+  std::int64_t ranks = 1;
+  std::int64_t threads = 1;
+  std::uint64_t seed = 1;
+};
+
+enum class Better : std::uint8_t { smaller, larger, quotient };  // quotient: value / baseline as it is (bytes)
+
+struct ResultRow {
+  std::string name;      // "gpt2-124m", "matmul-768x3072"
+  std::string method;    // "dense", "slope", ...
+  ResultConfig config;
+  std::string metric;    // "step_ms", "tokens_per_s", ...
+  Measured measured;
+  std::string baseline;  // the method that it stands beside; "" for none
+  double ratio = 0.0;    // above 1 is better than the baseline; 0 without one
+};
+
+// Sets baseline and ratio of every row of another method than `baseline` that has a twin of that method.
+void compare_with(std::vector<ResultRow>& rows, const std::string& baseline);
+
+struct ResultContext {
+  std::string device;   // Device::description()
+  std::string command;  // the command line
+};
+ResultContext result_context(const Device& device, const std::vector<std::string>& command);
+
+// Throws UserError when the file exists and is no results file; written to a temporary name and renamed.
+void write_results(const std::filesystem::path& file, const ResultContext& context, const std::vector<ResultRow>& rows);
+
+// The rows as a table for people.
+std::string results_table(const std::vector<ResultRow>& rows);
+
+}  // namespace filigree

@@ -1,0 +1,94 @@
+#include "benchmark/step_benchmark.h"
+
+#include <memory>
+
+#include "benchmark/timing.h"
+#include "model/transformer.h"
+#include "optim/optimizer.h"
+
+namespace filigree {
+namespace {
+
+// A model that trains on one random batch again and again. It has a device of its own, so that its memory is counted alone.
+class Contestant {
+ public:
+  Contestant(Config config, std::int64_t batch)
+      : device_(Device::cpu()),
+        config_(std::move(config)),
+        model_(*device_, config_, Mode::training, false),
+        activations_(*device_, config_.model, config_.run.precision, batch, config_.model.context,
+                     recompute_named(config_.train.recompute)),
+        tokens_(device_->memory().tensor(Purpose::data, DType::i32, {batch, config_.model.context})),
+        targets_(device_->memory().tensor(Purpose::data, DType::i32, {batch, config_.model.context})) {
+    model_.initialize(*device_);
+    PlanTable plans(!config_.run.deterministic);
+    model_.plan(*device_, plans, batch * config_.model.context);
+    const Random random(config_.run.seed, RandomPurpose::benchmark);
+    const auto vocab = static_cast<std::uint32_t>(config_.model.vocab);
+    for (std::int64_t i = 0; i < tokens_.view().count(); ++i) {
+      tokens_.view().as<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i), vocab));
+      targets_.view().as<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i + 1), vocab));
+    }
+  }
+
+  void step() {
+    model_.zero_gradients(*device_);
+    model_.train_batch(*device_, activations_, tokens_, targets_, 1.0f / static_cast<float>(tokens_.view().count()), false);
+    const std::vector<Parameter*> parameters = model_.parameters();
+    const double norm = gradient_norm(*device_, parameters);
+    adamw_step(*device_, parameters, config_.train, {.lr = 1e-4, .t = ++t_}, {}, norm > 1.0 ? 1.0 / norm : 1.0);
+    model_.refresh(*device_);
+  }
+  std::int64_t bytes() const { return device_->memory().total(); }
+
+ private:
+  std::unique_ptr<Device> device_;
+  Config config_;
+  Transformer model_;
+  Activations activations_;
+  OwnedTensor tokens_, targets_;
+  std::int64_t t_ = 0;
+};
+
+}  // namespace
+
+std::vector<ResultRow> benchmark_step(Device& device, const StepBenchmark& benchmark) {
+  std::vector<std::unique_ptr<Contestant>> contestants;
+  std::vector<std::function<void()>> runs;
+  for (const std::string& method : benchmark.methods) {
+    Config config = benchmark.config;
+    config.weights.method = method;
+    contestants.push_back(std::make_unique<Contestant>(std::move(config), benchmark.batch));
+    runs.push_back([contestant = contestants.back().get()] { contestant->step(); });
+  }
+  const std::vector<Measured> times = time_in_turn(runs, benchmark.repeats);
+
+  const Config& config = benchmark.config;
+  const double tokens = static_cast<double>(benchmark.batch * config.model.context);
+  std::vector<ResultRow> rows;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    ResultRow row{.name = benchmark.name,
+                  .method = benchmark.methods[i],
+                  .config = {.batch = benchmark.batch,
+                             .sequence = config.model.context,
+                             .layers = config.model.layers,
+                             .precision = std::string(name_of(config.run.precision)),
+                             .threads = device.threads(),
+                             .seed = config.run.seed},
+                  .metric = "step_ms",
+                  .measured = times[i],
+                  .baseline = ""};
+    rows.push_back(row);
+    row.metric = "tokens_per_s";
+    row.measured = {tokens / times[i].median * 1e3, tokens / times[i].max * 1e3, tokens / times[i].min * 1e3};
+    rows.push_back(row);
+    const auto bytes = static_cast<double>(contestants[i]->bytes());
+    row.metric = "peak_bytes";
+    row.measured = {bytes, bytes, bytes};
+    rows.push_back(row);
+  }
+  compare_with(rows, "dense");
+  return rows;
+}
+
+}  // namespace filigree

@@ -1,0 +1,24 @@
+// Whole training steps on random tokens: forward, backward, clipping norm, optimizer and whatever a method does after
+// it. All costs are in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "benchmark/results.h"
+#include "io/config.h"
+
+namespace filigree {
+
+struct StepBenchmark {
+  std::string name;                  // the case, e.g. "gpt2-124m"
+  Config config;                     // resolved, vocabulary known; its weights.method is ignored
+  std::vector<std::string> methods;  // "dense" first: the others stand beside it
+  std::int64_t batch = 4;            // sequences of the model's context in a step
+  int repeats = 5;
+};
+
+// Rows step_ms, tokens_per_s, peak_bytes (weights to activations and workspace) for each method; the models take turns.
+std::vector<ResultRow> benchmark_step(Device& device, const StepBenchmark& benchmark);
+
+}  // namespace filigree

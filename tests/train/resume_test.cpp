@@ -1,0 +1,138 @@
+// N steps in one go equal k steps, a stop, and the rest: every byte of the checkpoints, every figure of the metrics but
+// timings; in both precisions, across phases and in the middle of them, and twice in a row.
+#include <csignal>
+
+#include "tiny_run.h"
+
+namespace filigree {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::file_bytes;
+using testing::tiny_run_config;
+using testing::train_tiny;
+
+void expect_equal_runs(const fs::path& a, const fs::path& b, std::int64_t steps) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    const fs::path first = checkpoint_path(a, steps) / file, second = checkpoint_path(b, steps) / file;
+    ASSERT_TRUE(fs::exists(first) && fs::exists(second)) << second;
+    EXPECT_EQ(file_bytes(first), file_bytes(second)) << file;
+  }
+  const auto left = read_step_metrics(a / "metrics.jsonl"), right = read_step_metrics(b / "metrics.jsonl");
+  ASSERT_EQ(left.size(), static_cast<std::size_t>(steps));
+  ASSERT_EQ(right.size(), left.size());
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    EXPECT_EQ(left[i].step, static_cast<std::int64_t>(i) + 1);
+    EXPECT_EQ(right[i].step, left[i].step);
+    EXPECT_EQ(right[i].tokens, left[i].tokens);
+    EXPECT_EQ(right[i].loss, left[i].loss) << "step " << i + 1;
+    EXPECT_EQ(right[i].lr, left[i].lr);
+    EXPECT_EQ(right[i].grad_norm, left[i].grad_norm);
+  }
+  EXPECT_EQ(file_bytes(a / "eval.jsonl"), file_bytes(b / "eval.jsonl"));
+}
+
+struct Scenario {
+  const char* name;
+  std::vector<std::string> keys;
+};
+
+class Resume : public ::testing::TestWithParam<Scenario> {};
+
+TEST_P(Resume, EqualsTheUninterruptedRunBitForBit) {
+  const testing::TemporaryFolder folder;
+  std::vector<std::string> keys = GetParam().keys;
+  keys.push_back("checkpoint.every=1");
+  keys.push_back("checkpoint.keep=0");
+  const Config config = tiny_run_config(folder.path(), keys);
+  const fs::path whole = folder.path() / "whole";
+  ASSERT_EQ(train_tiny(config, whole), TrainOutcome::finished);
+
+  // A run that dies at any step leaves its checkpoints, and metrics that may be ahead of them. Such a run is what a copy
+  // of the whole run without its later checkpoints is.
+  for (const std::int64_t last : {1, 3, 5, 7}) {
+    const fs::path broken = folder.path() / ("broken-" + std::to_string(last));
+    fs::copy(whole, broken, fs::copy_options::recursive);
+    for (std::int64_t step = last + 1; step <= 8; ++step) fs::remove_all(checkpoint_path(broken, step));
+    std::ofstream(broken / "metrics.jsonl", std::ios::app) << "{\"step\": 9, \"lo";  // torn in the middle of a line
+    std::string said;
+    ASSERT_EQ(train_tiny(config, broken, true, &said), TrainOutcome::finished);
+    expect_equal_runs(whole, broken, 8);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Scenarios, Resume,
+    ::testing::Values(Scenario{"fp32", {}}, Scenario{"bf16", {"run.precision=bf16"}},
+                      Scenario{"adapters", {"adapters.rank=4", "adapters.start=0.5"}},
+                      Scenario{"adapters_bf16", {"adapters.rank=4", "adapters.start=0.5", "run.precision=bf16"}},
+                      Scenario{"dense_first", {"weights.start=0.5", "weights.mask=magnitude"}},
+                      Scenario{"fixed_columns", {"weights.column_mask=fixed", "run.precision=bf16"}},
+                      Scenario{"dense", {"weights.method=dense"}},
+                      Scenario{"llama", {"model.arch=llama", "model.kv_heads=1", "weights.pattern=2:8"}}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Resume, TwiceInARow) {
+  const testing::TemporaryFolder folder;
+  const Config config = tiny_run_config(folder.path(), {"checkpoint.every=2", "checkpoint.keep=0"});
+  const fs::path whole = folder.path() / "whole", broken = folder.path() / "broken";
+  train_tiny(config, whole);
+  fs::copy(whole, broken, fs::copy_options::recursive);
+  for (const std::int64_t gone : {4, 6, 8}) fs::remove_all(checkpoint_path(broken, gone));
+  train_tiny(config, broken, true);
+  for (const std::int64_t gone : {6, 8}) fs::remove_all(checkpoint_path(broken, gone));
+  train_tiny(config, broken, true);
+  expect_equal_runs(whole, broken, 8);
+}
+
+TEST(Resume, SeparateRunsAreBitEqualWhenDeterministic) {
+  const testing::TemporaryFolder folder;
+  const Config config = tiny_run_config(folder.path());
+  train_tiny(config, folder.path() / "a");
+  train_tiny(config, folder.path() / "b");
+  expect_equal_runs(folder.path() / "a", folder.path() / "b", 8);
+}
+
+TEST(Resume, WithoutACheckpointStartsAgain) {
+  const testing::TemporaryFolder folder;
+  const Config config = tiny_run_config(folder.path());
+  train_tiny(config, folder.path() / "a");
+  fs::copy(folder.path() / "a", folder.path() / "b", fs::copy_options::recursive);
+  fs::remove_all(folder.path() / "b" / "checkpoints");
+  ASSERT_EQ(train_tiny(config, folder.path() / "b", true), TrainOutcome::finished);
+  expect_equal_runs(folder.path() / "a", folder.path() / "b", 8);
+}
+
+TEST(Resume, FinishedRunSaysSoAndMoreStepsGoOn) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant"}), run);
+  const std::string before = file_bytes(run / "metrics.jsonl");
+  std::string said;
+  EXPECT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant"}), run, true, &said), TrainOutcome::already_finished);
+  EXPECT_NE(said.find("finished at step 8"), std::string::npos) << said;
+  EXPECT_EQ(file_bytes(run / "metrics.jsonl"), before);
+  EXPECT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant", "train.steps=10"}), run, true), TrainOutcome::finished);
+  EXPECT_EQ(read_step_metrics(run / "metrics.jsonl").size(), 10u);
+}
+
+TEST(Resume, AChangedKeyIsNamed) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  train_tiny(tiny_run_config(folder.path()), run);
+  const std::string before = file_bytes(run / "config.toml");
+  try {
+    train_tiny(tiny_run_config(folder.path(), {"train.lr=0.5", "log.every=3"}), run, true);
+    FAIL() << "accepted";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("train.lr"), std::string::npos) << text;
+    EXPECT_NE(text.find("0.003"), std::string::npos) << text;
+    EXPECT_NE(text.find("0.5"), std::string::npos) << text;
+    EXPECT_EQ(text.find("log.every"), std::string::npos) << text;
+  }
+  EXPECT_EQ(file_bytes(run / "config.toml"), before);
+}
+
+}  // namespace
+}  // namespace filigree

@@ -1,0 +1,64 @@
+#include "train/summary.h"
+
+#include "tiny_run.h"
+
+namespace filigree {
+namespace {
+
+Config config_of(const std::string& arch, const std::string& method, DType precision) {
+  Config config;
+  config.run.precision = precision;
+  config.model = {.preset = "", .arch = arch, .layers = 3, .width = 64, .heads = 4, .kv_heads = arch == "llama" ? 2 : 4,
+                  .ffn = 192, .vocab = 100, .context = 16, .tied = arch != "llama", .init = ""};
+  config.weights.method = method;
+  return config;
+}
+
+std::int64_t bytes_of(const ModelSummary& summary, Purpose purpose) {
+  for (const MemorySummary& row : summary.memory)
+    if (row.purpose == name_of(purpose)) return row.bytes;
+  return 0;
+}
+
+// The plan is laid out by the constructors that allocate; this holds them to it, purpose by purpose.
+TEST(Summary, PlanEqualsWhatIsAllocated) {
+  for (const char* arch : {"gpt2", "opt", "llama"})
+    for (const char* method : {"dense", "slope"})
+      for (const DType precision : {DType::f32, DType::bf16})
+        for (const std::int64_t rank : {0, 8}) {
+          Config config = config_of(arch, method, precision);
+          config.adapters.rank = rank;
+          const auto device = Device::cpu();
+          Transformer model(*device, config, Mode::training, false);
+          model.initialize(*device);
+          if (rank > 0) model.insert_adapters(*device);
+          const Activations activations(*device, config.model, precision, 2, 16, Recompute::none);
+          const ModelSummary plan = plan_summary(config, Mode::training, 2);
+          for (const Purpose purpose : {Purpose::weights, Purpose::metadata, Purpose::masters, Purpose::moments, Purpose::gradients, Purpose::activations})
+            EXPECT_EQ(bytes_of(plan, purpose), device->memory().bytes(purpose)) << arch << " " << method << " " << name_of(purpose);
+        }
+}
+
+TEST(Summary, SparseLayersTakeAtMostTheirShare) {
+  const ModelSummary summary = plan_summary(config_of("gpt2", "slope", DType::bf16), Mode::training, 0);
+  EXPECT_LE(summary.sparse_layers_ratio, 0.62);
+  EXPECT_NEAR(summary.sparse_layers_ratio, 10.25 / 18.0, 1e-9);  // slope.md 6.1, with fp32 gradients
+  EXPECT_LT(summary.kept_parameters, summary.dense_parameters);
+  EXPECT_EQ(plan_summary(config_of("gpt2", "dense", DType::bf16), Mode::training, 0).sparse_layers_ratio, 1.0);
+}
+
+TEST(Summary, LaysOutModelsThatNoMachineHolds) {
+  Config config = config_of("opt", "slope", DType::bf16);
+  config.model.layers = 64;
+  config.model.width = 9216;
+  config.model.heads = config.model.kv_heads = 72;
+  config.model.ffn = 36864;
+  config.model.vocab = 50272;
+  config.model.context = 2048;
+  const ModelSummary summary = plan_summary(config, Mode::training, 0);
+  EXPECT_NEAR(static_cast<double>(summary.dense_parameters), 65.7e9, 0.3e9);
+  EXPECT_GT(summary.dense_bytes(), std::int64_t{1} << 40);
+}
+
+}  // namespace
+}  // namespace filigree

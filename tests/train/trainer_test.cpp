@@ -1,0 +1,130 @@
+#include "train/trainer.h"
+
+#include "io/config_toml.h"
+#include "tiny_run.h"
+#include "train/model_loading.h"
+
+namespace filigree {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::file_bytes;
+using testing::tiny_run_config;
+using testing::train_tiny;
+
+std::string refusal(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Trainer, LearnsAndLeavesACompleteFolder) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  std::string said;
+  ASSERT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.steps=60", "run.deterministic=false"}), run, false, &said), TrainOutcome::finished);
+  const auto metrics = read_step_metrics(run / "metrics.jsonl");
+  ASSERT_EQ(metrics.size(), 60u);
+  EXPECT_NEAR(metrics.front().loss, 5.55, 0.1);  // ln 257
+  EXPECT_LT(metrics.back().loss, 3.0);
+  EXPECT_EQ(metrics.back().tokens, 60 * 256);
+  const auto evaluations = read_eval_metrics(run / "eval.jsonl");
+  ASSERT_EQ(evaluations.size(), 15u);
+  EXPECT_LT(*find_value(evaluations.back().values, "bits_per_byte"), 4.5);
+  // One byte a token, and one end-of-text: bits per byte are nearly nats over ln 2.
+  EXPECT_NEAR(*find_value(evaluations.back().values, "bits_per_byte"), *find_value(evaluations.back().values, "loss") / 0.6931, 0.05);
+  for (const char* file : {"config.toml", "metrics.jsonl", "eval.jsonl", "environment.json", "plans.json", "inspect.json",
+                           "samples.jsonl", "report.html", "tokenizer.model", "data/data.json",
+                           "checkpoints/step-00000060/model.safetensors"})
+    EXPECT_TRUE(fs::exists(run / file)) << file;
+  EXPECT_NE(said.find("slope 2:4"), std::string::npos) << said;
+}
+
+TEST(Trainer, KeepsTheNewestCheckpoints) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  train_tiny(tiny_run_config(folder.path(), {"checkpoint.every=2", "checkpoint.keep=2"}), run);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints")) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"step-00000006", "step-00000008"}));
+}
+
+TEST(Trainer, RefusesAnExistingFolderAndLeavesItAlone) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  fs::create_directories(run);
+  std::ofstream(run / "precious") << "mine";
+  const Config config = tiny_run_config(folder.path());
+  EXPECT_NE(refusal([&] { train_tiny(config, run); }).find("exists already"), std::string::npos);
+  EXPECT_NE(refusal([&] { train_tiny(config, run, true); }).find("is no run"), std::string::npos);
+  EXPECT_EQ(file_bytes(run / "precious"), "mine");
+}
+
+TEST(Trainer, AMistakeFoundDuringSetUpLeavesNothing) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  std::ofstream(folder.path() / "short.txt") << "too short";
+  std::ofstream(folder.path() / "empty.txt").flush();
+  for (const auto& keys : std::vector<std::vector<std::string>>{{"data.train=" + (folder.path() / "missing.txt").string()},
+                                                                {"data.train=" + (folder.path() / "short.txt").string()},
+                                                                {"data.train=" + (folder.path() / "empty.txt").string()},
+                                                                {"model.vocab=100"},
+                                                                {"model.init=" + (folder.path() / "nowhere").string()}}) {
+    const std::string text = refusal([&] { train_tiny(tiny_run_config(folder.path(), keys), run); });
+    EXPECT_FALSE(text.empty()) << keys[0];
+    EXPECT_FALSE(fs::exists(run)) << keys[0] << ": " << text;
+  }
+}
+
+TEST(Trainer, DivergenceStopsAndKeepsTheLastCheckpoint) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Config config = tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant", "checkpoint.every=1"});
+  EXPECT_THROW(train_tiny(config, run), Error);
+  ASSERT_TRUE(newest_checkpoint(run).has_value());
+  EXPECT_NO_THROW(CheckpointReader{*newest_checkpoint(run)});
+}
+
+TEST(Trainer, SkipsNonFiniteStepsUntilTheyAreTooMany) {
+  const testing::TemporaryFolder folder;
+  const Config config = tiny_run_config(
+      folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant", "train.on_nonfinite=skip", "train.steps=40", "eval.every=0"});
+  std::ostringstream out;
+  Console console(out, false);
+  Trainer trainer(config, {.run = folder.path() / "run"}, console);
+  EXPECT_THROW(trainer.run(), Error);
+  EXPECT_NE(out.str().find("skipped"), std::string::npos);
+}
+
+TEST(Trainer, StartsFromADenseModelOfAnotherRun) {
+  const testing::TemporaryFolder folder;
+  train_tiny(tiny_run_config(folder.path(), {"weights.method=dense", "train.steps=40"}), folder.path() / "dense");
+  const std::string init = "model.init=" + (folder.path() / "dense").string();
+  const auto first_loss = [&](const std::vector<std::string>& keys, const char* name) {
+    train_tiny(tiny_run_config(folder.path(), keys), folder.path() / name);
+    return read_step_metrics(folder.path() / name / "metrics.jsonl").front().loss;
+  };
+  const double trained = read_step_metrics(folder.path() / "dense" / "metrics.jsonl").back().loss;
+  EXPECT_NEAR(first_loss({init, "weights.method=dense"}, "on"), trained, 0.3);
+  // Half of the weights are gone, by magnitude: worse than the dense model, far better than none.
+  EXPECT_LT(first_loss({init, "weights.mask=magnitude"}, "pruned"), 5.0);
+}
+
+TEST(Trainer, LoadedModelsGiveTheEvaluatedLoss) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  train_tiny(tiny_run_config(folder.path(), {"adapters.rank=4", "adapters.start=0.5"}), run);
+  const auto device = Device::cpu();
+  const LoadedModel loaded = load_model(*device, run, {});
+  EXPECT_EQ(loaded.step, 8);
+  EXPECT_TRUE(loaded.model->has_adapters());
+  ASSERT_NE(loaded.tokenizer, nullptr);
+  EXPECT_EQ(loaded.tokenizer->vocab_size(), 257);
+}
+
+}  // namespace
+}  // namespace filigree

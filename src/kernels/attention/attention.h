@@ -16,11 +16,11 @@
 namespace filigree {
 
 struct AttentionForwardArgs {
-  Tensor out;          // (B, S, H·D)
-  Tensor logsumexp;    // (B, H, S) fp32; empty when no backward follows
-  Tensor qkv;          // (B, S, (H + 2G)·D)
-  int heads = 0;       // H
-  int kv_heads = 0;    // G
+  Tensor out;             // (B, S, H·D)
+  Tensor logsumexp = {};  // (B, H, S) fp32; empty when no backward follows
+  Tensor qkv;             // (B, S, (H + 2G)·D)
+  int heads = 0;          // H
+  int kv_heads = 0;       // G
 };
 void attention_forward(Device& device, const AttentionForwardArgs& args);
 

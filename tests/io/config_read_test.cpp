@@ -142,6 +142,10 @@ TEST(ConfigRead, WrongTypesNameLineKeyValueAndExpectation) {
   EXPECT_EQ(set_refusal("train.betas=[0.9, 'b']"),
             "--set: train.betas: found a list of 2, expected two numbers from 0 to 1 (excluded)");
   EXPECT_EQ(set_refusal("model.init=[1]"), "--set: model.init: found a list of 1, expected a text in quotes");
+}
+
+TEST(ConfigRead, RangesAreChecked) {
+  EXPECT_EQ(set_refusal("run.seed=-1"), "--set: run.seed: found -1, expected an integer of at least 0");
   EXPECT_EQ(set_refusal("run.seed=9223372036854775807"), "(accepted)");
   EXPECT_EQ(set_refusal("run.threads=4097"), "--set: run.threads: found 4097, expected an integer from 0 to 4096");
   EXPECT_EQ(set_refusal("train.steps=0"), "--set: train.steps: found 0, expected an integer of at least 1");

@@ -19,6 +19,8 @@ struct RunConfig {
   bool deterministic = false;        // a fixed rule instead of timing chooses each layer's kernel
   bool require_sparse = false;       // a sparse layer that would run dense is an error
   int threads = 0;                   // 0: all processors that the process may use
+
+  bool operator==(const RunConfig&) const = default;
 };
 
 // The resolved model: a preset fills these, keys beside it override them.
@@ -36,12 +38,16 @@ struct ModelConfig {
   double rope_base = 10000.0;        // llama
   bool tied = true;                  // head shares the embedding; default true for gpt2 and opt, false for llama
   std::string init;                  // a run or checkpoint to start from
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct DataConfig {
   std::vector<std::string> train;    // shards or text; globs
   std::vector<std::string> val;
   std::string tokenizer;             // "bytes" | "spm:VOCAB" | FILE; "" takes the shards' own
+
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct TrainConfig {
@@ -58,6 +64,8 @@ struct TrainConfig {
   double clip = 1.0;                 // global gradient norm; 0: off
   std::string recompute = "none";    // none | activation | block
   std::string on_nonfinite = "stop"; // stop | skip
+
+  bool operator==(const TrainConfig&) const = default;
 };
 
 // What can differ from layer to layer. A layer's name is e.g. "blocks.3.attention.qkv", "blocks.0.mlp.down", "head".
@@ -74,8 +82,12 @@ struct WeightsConfig {
     std::string layers;              // a name with * wildcards, or "blocks.A-B.*" for a range of blocks
     std::string method;              // "" keeps
     std::string pattern;             // "" keeps
+
+    bool operator==(const Override&) const = default;
   };
   std::vector<Override> overrides;   // [[weights.override]], later ones win
+
+  bool operator==(const WeightsConfig&) const = default;
 };
 
 struct AdaptersConfig {
@@ -83,20 +95,28 @@ struct AdaptersConfig {
   double start = 0.99;               // fraction of the steps at which they are inserted
   std::string init = "normal";       // normal: N(0, 1) with 1/rank as published | scaled: N(0, 1/inputs)
   double rewarm = 0.1;               // learning rate at insertion, as a share of the peak, falling to 0 at the end
+
+  bool operator==(const AdaptersConfig&) const = default;
 };
 
 struct CheckpointConfig {
   std::int64_t every = 0;            // steps; 0: only at the end and when stopped
   std::int64_t keep = 2;             // newest kept; 0: all
+
+  bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct EvalConfig {
   std::int64_t every = 0;            // steps; 0: only at the end
   std::int64_t tokens = 0;           // at most this many validation tokens; 0: all
+
+  bool operator==(const EvalConfig&) const = default;
 };
 
 struct LogConfig {
   std::int64_t every = 10;           // steps between console lines; metrics.jsonl has every step
+
+  bool operator==(const LogConfig&) const = default;
 };
 
 struct Config {
@@ -109,6 +129,8 @@ struct Config {
   CheckpointConfig checkpoint;
   EvalConfig eval;
   LogConfig log;
+
+  bool operator==(const Config&) const = default;
 };
 
 }  // namespace filigree

@@ -1,7 +1,10 @@
 #include <toml++/toml.h>
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -19,14 +22,21 @@ namespace {
 constexpr std::uint64_t kMaxFileBytes = 1 << 20;  // a configuration of a megabyte is another file given by mistake
 constexpr std::string_view kCommandLine = "--set";
 
+// Where a message points: "run.toml:7" and 7; what is in no file comes after all that is.
+struct Place {
+  std::string text;
+  std::uint32_t line = std::numeric_limits<std::uint32_t>::max();
+};
+
 // Where a value stands and what its paths are relative to.
 struct Origin {
   std::string name;  // the file's, or "--set"
   fs::path folder;
   bool is_file = true;
 
-  std::string at(const toml::source_region& region) const {
-    return is_file && region.begin ? name + ":" + std::to_string(region.begin.line) : name;
+  Place at(const toml::source_region& region) const {
+    if (!is_file || !region.begin) return {name};
+    return {name + ":" + std::to_string(region.begin.line), region.begin.line};
   }
 };
 
@@ -111,22 +121,24 @@ class Reader {
 
   void read_override(const std::string& text, const Origin& origin) {
     const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      problems_.push_back(std::string(kCommandLine) + ": found \"" + shortened(text) + "\", expected key=value");
-      return;
-    }
+    if (equals == std::string::npos || equals == 0)
+      return report({origin.name}, "found \"" + shortened(text) + "\", expected key=value");
     const std::string name = text.substr(0, equals);
     const std::string word = text.substr(equals + 1);
-    const toml::table parsed = parse_word(word);
-    read_value(name, *parsed.get("value"), parsed.get("value")->source(), origin, word);
+    const auto parsed = parse_word(word);
+    if (!parsed)
+      return report({origin.name}, name,
+                    "found " + shortened(word) + ", which is no TOML value; texts within need quotes");
+    const toml::node& node = *parsed->get("value");
+    read_value(name, node, node.source(), origin, word);
   }
 
   // The configuration of everything read so far, presets filled in.
   Config finish(const std::string& file) {
     for (const ConfigKey& key : config_keys())
-      if (key.required && !values_.contains(key.name))
-        problems_.push_back(file + ": " + std::string(key.name) + " is missing: " + std::string(key.doc) +
-                            "; expected " + expected_value(key));
+      if (key.required && !seen_.contains(key.name))
+        report({file},
+               std::string(key.name) + " is missing: " + std::string(key.doc) + "; expected " + expected_value(key));
     throw_problems();
 
     Config config;
@@ -141,7 +153,8 @@ class Reader {
                       "model.heads and model.context");
     resolve_shape(config.model);
     check_config(config, [&](std::string_view key) {
-      const auto found = values_.find(key);
+      auto found = values_.find(key);
+      if (found == values_.end() && key.starts_with("model.")) found = values_.find("model.preset");
       return found == values_.end() ? file : found->second.where;
     });
     return config;
@@ -157,63 +170,69 @@ class Reader {
     try {
       return toml::parse(text, origin.name);
     } catch (const toml::parse_error& error) {
-      throw UserError(origin.at(error.source()) + ": not valid TOML: " + shortened(std::string(error.description())));
+      throw UserError(origin.at(error.source()).text +
+                      ": not valid TOML: " + shortened(std::string(error.description())));
     }
   }
 
-  // `word` as a TOML value, or as the text that it is.
-  static toml::table parse_word(const std::string& word) {
+  // `word` as a TOML value, or as the text that it is; nothing for a list, table or quotation with a mistake in it.
+  static std::optional<toml::table> parse_word(const std::string& word) {
     try {
       toml::table parsed = toml::parse("value = " + word);
       if (parsed.size() == 1) return parsed;
     } catch (const toml::parse_error&) {
-      // A bare word: slope, 2:4, data/*.bin
+      if (word.find_first_of("[{\"'") == 0) return {};
     }
-    return toml::table{{"value", word}};
+    return toml::table{{"value", word}};  // a bare word: slope, 2:4, data/*.bin
   }
 
-  void report(const std::string& where, const std::string& name, const std::string& text) {
-    problems_.push_back(where + ": " + shortened(name) + ": " + text);
+  void report(const Place& place, const std::string& text) {
+    problems_.push_back({place.line, place.text + ": " + text});
+  }
+  void report(const Place& place, const std::string& name, const std::string& text) {
+    report(place, shortened(name) + ": " + text);
   }
 
-  void report_unknown(const std::string& where, const std::string& name) {
+  void report_unknown(const Place& place, const std::string& name) {
+    const auto in_section = [&](const ConfigKey& key) { return key.name.starts_with(name + "."); };
+    const auto section = std::find_if(config_keys().begin(), config_keys().end(), in_section);
     if (const UnservedKey* unserved = find_unserved_key(name))
-      report(where, name,
+      report(place, name,
              "this build of filigree does not have " + std::string(unserved->missing) + "; remove the key");
+    else if (section != config_keys().end())
+      report(place, name, "a section, not a key; expected a key in it, such as " + std::string(section->name));
     else
-      report(where, name, "unknown key; the closest known key is " + std::string(closest_config_key(name)));
+      report(place, name, "unknown key; the closest known key is " + std::string(closest_config_key(name)));
   }
 
   // A key outside any section, or a section without keys. An empty section of known name is no mistake.
   void read_top_level(const std::string& name, const toml::source_region& region, bool section, const Origin& origin) {
-    bool known = false;
-    for (const ConfigKey& key : config_keys()) known = known || key.name.starts_with(name + ".");
-    if (section && known) return;
-    if (section && find_unserved_key(name + ".") != nullptr) return report_unknown(origin.at(region), name + ".");
-    if (known) return report(origin.at(region), name, "expected a section [" + name + "]");
-    report_unknown(origin.at(region), name);
+    const auto in_section = [&](const ConfigKey& key) { return key.name.starts_with(name + "."); };
+    if (section && std::any_of(config_keys().begin(), config_keys().end(), in_section)) return;
+    const bool unserved = section && find_unserved_key(name + ".") != nullptr;
+    report_unknown(origin.at(region), unserved ? name + "." : name);
   }
 
   // `word`: the value as it was typed on the command line; a key that takes text takes it as it is.
   void read_value(const std::string& name, const toml::node& node, const toml::source_region& region,
                   const Origin& origin, const std::optional<std::string>& word) {
-    const std::string where = origin.at(region);
+    const Place where = origin.at(region);
     const ConfigKey* key = find_config_key(name);
     if (key == nullptr) return report_unknown(where, name);
+    seen_.insert(key->name);
     if (key->kind == Kind::overrides) return read_layer_overrides(*key, node, where, origin);
 
     auto value = as_kind(key->kind, node);
-    if (!value && word && key->kind == Kind::text) value = *word;
-    if (!value && word && key->kind == Kind::text_list && !node.is_array()) value = std::vector<std::string>{*word};
+    if (!value && word && node.is_value() && key->kind == Kind::text) value = *word;
+    if (!value && word && node.is_value() && key->kind == Kind::text_list) value = std::vector<std::string>{*word};
     if (!value) return report(where, name, "found " + shown(node) + ", expected " + expected_value(*key));
     if (const std::string problem = value_problem(*key, *value); !problem.empty())
       return report(where, name, "found " + shortened(toml_value(*value)) + ", " + problem);
     if (key->path) make_absolute(*value, origin.folder);
-    values_.insert_or_assign(name, Given{*std::move(value), where});
+    values_.insert_or_assign(name, Given{*std::move(value), where.text});
   }
 
-  void read_layer_overrides(const ConfigKey& key, const toml::node& node, const std::string& where,
-                            const Origin& origin) {
+  void read_layer_overrides(const ConfigKey& key, const toml::node& node, const Place& where, const Origin& origin) {
     const std::string name(key.name);
     const std::string expected = "expected " + expected_value(key);
     const toml::array* list = node.as_array();
@@ -224,7 +243,7 @@ class Reader {
       if (fields == nullptr) return report(origin.at(item.source()), name, "found " + shown(item) + ", " + expected);
       WeightsConfig::Override entry;
       for (const auto& [field, value] : *fields) {
-        const std::string at = origin.at(field.source());
+        const Place at = origin.at(field.source());
         const std::string full = name + "." + std::string(field.str());
         std::string* member = field == "layers"    ? &entry.layers
                               : field == "method"  ? &entry.method
@@ -239,7 +258,7 @@ class Reader {
         return report(origin.at(item.source()), name, "found " + shortened(toml_value(one)) + ", " + problem);
       overrides.push_back(std::move(entry));
     }
-    values_.insert_or_assign(name, Given{std::move(overrides), where});
+    values_.insert_or_assign(name, Given{std::move(overrides), where.text});
   }
 
   static void make_absolute(ConfigValue& value, const fs::path& folder) {
@@ -251,15 +270,22 @@ class Reader {
       for (std::string& text : *list) absolute(text);
   }
 
-  void throw_problems() const {
+  // In the file's order.
+  void throw_problems() {
     if (problems_.empty()) return;
+    std::stable_sort(problems_.begin(), problems_.end(), [](const auto& a, const auto& b) { return a.line < b.line; });
     std::string text;
-    for (const std::string& problem : problems_) text += (text.empty() ? "" : "\n") + problem;
+    for (const Problem& problem : problems_) text += (text.empty() ? "" : "\n") + problem.text;
     throw UserError(text);
   }
 
+  struct Problem {
+    std::uint32_t line;
+    std::string text;
+  };
   std::map<std::string, Given, std::less<>> values_;
-  std::vector<std::string> problems_;
+  std::set<std::string_view> seen_;  // known keys, whether or not their value was right
+  std::vector<Problem> problems_;
 };
 
 }  // namespace

@@ -1,0 +1,118 @@
+// Checks that span several keys. Each message is compared whole.
+#include <gtest/gtest.h>
+
+#include "config_support.h"
+
+namespace filigree {
+namespace {
+
+using testing::kSmall;
+using testing::refusal;
+using testing::with;
+
+std::string refused(const std::vector<std::string>& overrides) {
+  return refusal(kSmall, overrides);
+}
+
+TEST(ConfigCheck, BatchIsWholeMicroBatches) {
+  EXPECT_EQ(refused({"train.batch_tokens=100"}),
+            "--set: train.batch_tokens: found 100, expected a multiple of 64, e.g. 64 or 128 (model.context = 64)");
+  EXPECT_EQ(refused({"train.micro_batch=4"}),
+            "run.toml:3: train.batch_tokens: found 128, expected a multiple of 256, e.g. 256 (train.micro_batch x "
+            "model.context = 256)");
+  EXPECT_EQ(refused({"train.micro_batch=2"}), "(accepted)");
+  EXPECT_EQ(refused({"train.warmup=11"}), "--set: train.warmup: found 11, expected at most train.steps = 10");
+  EXPECT_EQ(refused({"train.warmup=10"}), "(accepted)");
+}
+
+TEST(ConfigCheck, HeadsDivide) {
+  EXPECT_EQ(refused({"model.width=66"}),
+            "--set: model.width: found 66, expected a multiple of 4, e.g. 64 or 68 (model.heads = 4)");
+  EXPECT_EQ(refused({"model.kv_heads=3"}), "--set: model.kv_heads: found 3, expected a divisor of model.heads = 4");
+  EXPECT_EQ(refused({"model.kv_heads=2"}), "(accepted)");
+  EXPECT_EQ(refused({"model.arch=llama", "model.width=68"}),
+            "--set: model.width: found 68, rotary positions turn pairs: expected a multiple of 8, e.g. 64 or 72");
+  EXPECT_EQ(refused({"model.width=68"}), "(accepted)");
+  EXPECT_EQ(refused({"model.width=3", "model.heads=5"}),
+            "--set: model.width: found 3, expected a multiple of 5, e.g. 5 (model.heads = 5)");
+}
+
+TEST(ConfigCheck, SparseLayersFitThePattern) {
+  EXPECT_EQ(
+      refused({"weights.method=slope", "model.width=60", "weights.pattern=2:8"}),
+      "--set: model.width: found 60, the layer blocks.0.attention.out (60 x 60) cannot hold 2:8; expected a multiple "
+      "of 8, e.g. 56 or 64, or the layer in weights.dense_layers");
+  EXPECT_EQ(
+      refused({"weights.method=slope", "model.ffn=250"}),
+      "--set: model.ffn: found 250, the layer blocks.0.mlp.up (250 x 64) cannot hold 2:4; expected a multiple of 4, "
+      "e.g. 248 or 252, or the layer in weights.dense_layers");
+  EXPECT_EQ(refused({"weights.method=slope", "model.ffn=250", "weights.dense_layers=['*.mlp.*', 'head']"}),
+            "(accepted)");
+  EXPECT_EQ(refused({"weights.method=dense", "model.ffn=250"}), "(accepted)");
+  EXPECT_EQ(
+      refused({"weights.method=slope", "model.heads=32", "model.kv_heads=1", "weights.pattern=1:32"}),
+      "--set: model.kv_heads: found 1, the layer blocks.1.attention.qkv (68 x 64) cannot hold 1:32; expected rows of "
+      "queries, keys and values, (heads + 2 x kv_heads) x width / heads, that are a multiple of 32, or the layer in "
+      "weights.dense_layers");
+}
+
+TEST(ConfigCheck, OneSparseLayerOfADenseModel) {
+  EXPECT_EQ(refused({"weights.override=[{layers='blocks.1.mlp.down', method='slope', pattern='1:3'}]"}),
+            "run.toml:1: model.width: found 64, the layer blocks.1.mlp.down (64 x 256) cannot hold 1:3; expected a "
+            "multiple of 3, e.g. 63 or 66, or the layer in weights.dense_layers");
+}
+
+TEST(ConfigCheck, ATiedHeadStaysDense) {
+  const std::string expected =
+      "--set: weights.override: the layer head would be sparse, but model.tied shares it with the embedding; expected "
+      "model.tied = false or a dense head";
+  const std::string sparse_head = "weights.override=[{layers='head', method='slope'}]";
+  EXPECT_EQ(refused({sparse_head}), expected);
+  EXPECT_EQ(refused({sparse_head, "model.tied=false"}), "(accepted)");
+  EXPECT_EQ(
+      refused({sparse_head, "model.tied=false", "model.vocab=50257"}),
+      "--set: model.vocab: found 50257, the layer head (50257 x 64) cannot hold 2:4; expected a multiple of 4, e.g. "
+      "50256 or 50260, or the layer in weights.dense_layers");
+}
+
+TEST(ConfigCheck, NamesOfLayersExist) {
+  EXPECT_EQ(
+      refused({"weights.dense_layers=['blocks.0.mlp.dwon']"}),
+      "--set: weights.dense_layers: found \"blocks.0.mlp.dwon\", which names no layer of this model; the closest is "
+      "\"blocks.0.mlp.down\" of blocks 0 to 1");
+  EXPECT_EQ(refused({"weights.override=[{layers='blocks.2-5.mlp.up', method='dense'}]"}),
+            "--set: weights.override: found \"blocks.2-5.mlp.up\", which names no layer of this model; the closest is "
+            "\"blocks.0.mlp.up\" of blocks 0 to 1");
+}
+
+TEST(ConfigCheck, AdaptersAreNoWiderThanTheModel) {
+  EXPECT_EQ(refused({"adapters.rank=65"}), "--set: adapters.rank: found 65, expected at most model.width = 64");
+  EXPECT_EQ(refused({"adapters.rank=64"}), "(accepted)");
+}
+
+TEST(ConfigCheck, SeveralProblemsComeTogether) {
+  EXPECT_EQ(refused({"model.width=66", "train.warmup=11"}),
+            "--set: model.width: found 66, expected a multiple of 4, e.g. 64 or 68 (model.heads = 4)\n"
+            "--set: train.warmup: found 11, expected at most train.steps = 10");
+}
+
+TEST(ConfigCheck, AConfigMadeInCodeIsCheckedWithoutPlaces) {
+  const auto message = [](const Config& config) -> std::string {
+    try {
+      check_config(config);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "(accepted)";
+  };
+  Config config = with({});
+  EXPECT_EQ(message(config), "(accepted)");
+  config.weights.start = 1.5;
+  EXPECT_EQ(message(config), "weights.start: found 1.5, expected a number from 0 to 1");
+  config = with({});
+  config.model.layers = 0;
+  EXPECT_EQ(message(config), "model.layers: found 0, expected at least 1");
+}
+
+}  // namespace
+}  // namespace filigree

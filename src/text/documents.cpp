@@ -15,6 +15,7 @@ namespace filigree {
 namespace {
 
 constexpr std::size_t kPieceBytes = 1u << 20;
+constexpr std::size_t kReadBytes = kPieceBytes + 4;  // so that a character at the cut is there as a whole
 constexpr std::size_t kLongestJsonLine = 256u << 20;
 constexpr std::int64_t kFewInvalid = 3;  // a character cut at the end of a file is no reason to refuse it
 
@@ -193,7 +194,7 @@ std::size_t DocumentReader::text_cut() const {
   if (exhausted_ && rest.size() <= kPieceBytes) return rest.size();
   if (const std::size_t line_end = rest.rfind('\n', kPieceBytes - 1); line_end != std::string_view::npos)
     return line_end + 1;
-  if (rest.size() < kPieceBytes) return 0;  // an unfinished line: more is to be read first
+  if (rest.size() < kReadBytes && !exhausted_) return 0;  // an unfinished line: more is to be read first
   if (const std::size_t space = rest.rfind(' ', kPieceBytes - 1); space != std::string_view::npos && space > 0)
     return space;
   return utf8_boundary_before(rest, kPieceBytes);
@@ -206,8 +207,8 @@ bool DocumentReader::next_text(TextPiece& piece) {
     const bool last = exhausted_ && begin_ + cut == buffer_.size();
     const Separator separator = find_separator(complete, at_line_start_, last);
     const bool separated = separator.begin != std::string_view::npos;
-    if (!separated && !exhausted_ && buffer_.size() - begin_ < kPieceBytes) {
-      refill(kPieceBytes);
+    if (!separated && !exhausted_ && buffer_.size() - begin_ < kReadBytes) {
+      refill(kReadBytes);
       continue;
     }
     if (cut == 0 && !in_document_) return false;

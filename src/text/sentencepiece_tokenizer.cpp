@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 
@@ -42,18 +43,16 @@ class TrainingLines final : public sentencepiece::SentenceIterator {
   }
   bool any() const { return !characters_.empty(); }
 
-  // Characters that the trainer gives a piece of their own: the most frequent ones, up to the coverage; and the space.
+  // Characters that the trainer gives a piece of their own: the space, and the most frequent others up to the coverage.
   std::int64_t required_characters() const {
     std::vector<std::int64_t> counts;
-    std::int64_t total = 0, covered = 0;
+    std::int64_t total = 0, covered = 0, required = 0;
     for (const auto& [character, count] : characters_) {
       if (character != " ") counts.push_back(count);
       total += count;
     }
     std::sort(counts.begin(), counts.end(), std::greater<>());
-    if (const auto space = characters_.find(" "); space != characters_.end())
-      counts.insert(counts.begin(), space->second);
-    std::int64_t required = 1;
+    counts.insert(counts.begin(), characters_.at(" "));
     for (const std::int64_t count : counts) {
       if (static_cast<double>(covered) >= kCharacterCoverage * static_cast<double>(total)) break;
       covered += count;
@@ -69,7 +68,7 @@ class TrainingLines final : public sentencepiece::SentenceIterator {
         if (next_cut_ >= line_.size()) {
           next_cut_ = 0;
           if (!lines_(line_)) {
-            done_ = true;
+            end();
             return;
           }
         }
@@ -81,6 +80,14 @@ class TrainingLines final : public sentencepiece::SentenceIterator {
       failure_ = std::current_exception();
       done_ = true;
     }
+  }
+
+  // The space has a piece in every model, and the trainer ends the process where a required piece occurs nowhere: a
+  // text without spaces gets a line that is one.
+  void end() {
+    done_ = !any() || characters_.contains(" ");
+    current_.assign(1, ' ');
+    if (!done_) count_characters();
   }
 
   // The next part of line_, at most kLongestLine bytes, cut before a space where there is one.

@@ -11,6 +11,7 @@ for page in *.md docs/*.md; do
   done < <(grep -oE '\]\([^)]+\)' "$page" | sed -E 's/^\]\(|\)$//g' | grep -vE '^(https?:|#)')
   while read -r path; do
     [[ -e $path ]] || { echo "FAILED: $page names $path, which does not exist"; status=1; }
-  done < <(grep -oP '(?<![\w/.-])(scripts|configs|src|tests|docs)/[A-Za-z0-9_./-]*[A-Za-z0-9]' "$page" | grep -vE 'NAME|mine\.toml' | sort -u)
+  done < <(grep -oP '(?<![\w/.-])(scripts|configs|src|tests|docs)/[A-Za-z0-9_./-]*[A-Za-z0-9]' "$page" |
+    grep -vE 'NAME|mine\.toml' | sort -u)
 done
 exit "$status"

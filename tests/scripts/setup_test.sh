@@ -34,5 +34,6 @@ if ! grep -q 'to install$' "$folder/plan"; then
   "$setup" --cpu >"$folder/out"
   took=$((${EPOCHREALTIME//[.,]/} - begin))
   grep -q "everything is there" "$folder/out" || fail "nothing is missing, yet it says: $(cat "$folder/out")"
-  ((took < 1000000)) || fail "nothing was missing, yet it took $took microseconds"
+  # 0.1 s on an idle machine, which a test machine is not.
+  ((took < 2000000)) || fail "nothing was missing, yet it took $took microseconds"
 fi

@@ -1,0 +1,287 @@
+// The table itself: one entry a key, in the order in which a configuration is written.
+#include <type_traits>
+#include <utility>
+
+#include "io/config_keys.h"
+#include "io/layer_pattern.h"
+#include "io/model_presets.h"
+
+namespace filigree {
+
+namespace {
+
+// Between a member of Config and a ConfigValue.
+template <typename T>
+ConfigValue to_value(const T& member) {
+  if constexpr (std::is_same_v<T, DType>)
+    return std::string(name_of(member));
+  else if constexpr (std::is_same_v<T, Pattern>)
+    return to_string(member);
+  else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    return static_cast<std::int64_t>(member);
+  else
+    return member;
+}
+
+template <typename T>
+void from_value(T& member, const ConfigValue& value) {
+  if constexpr (std::is_same_v<T, DType>)
+    member = std::get<std::string>(value) == name_of(DType::bf16) ? DType::bf16 : DType::f32;
+  else if constexpr (std::is_same_v<T, Pattern>)
+    member = parse_pattern(std::get<std::string>(value)).value_or(Pattern{});
+  else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    member = static_cast<T>(std::get<std::int64_t>(value));
+  else
+    member = std::get<T>(value);
+}
+
+template <typename T>
+constexpr Kind kind_of() {
+  if (std::is_same_v<T, bool>) return Kind::boolean;
+  if (std::is_integral_v<T>) return Kind::integer;
+  if (std::is_same_v<T, double>) return Kind::number;
+  if (std::is_same_v<T, std::vector<std::string>>) return Kind::text_list;
+  if (std::is_same_v<T, std::vector<WeightsConfig::Override>>) return Kind::overrides;
+  return Kind::text;
+}
+
+template <auto Section, auto Member>
+ConfigKey key(std::string_view name, std::string_view doc) {
+  using T = std::remove_reference_t<decltype(std::declval<Config&>().*Section.*Member)>;
+  ConfigKey result;
+  result.name = name;
+  result.doc = doc;
+  result.kind = kind_of<T>();
+  result.get = [](const Config& config) { return to_value(config.*Section.*Member); };
+  result.set = [](Config& config, const ConfigValue& value) { from_value(config.*Section.*Member, value); };
+  return result;
+}
+
+ConfigKey ranged(ConfigKey key, double minimum, double maximum) {
+  key.minimum = minimum;
+  key.maximum = maximum;
+  return key;
+}
+// minimum < value
+ConfigKey positive(ConfigKey key) {
+  key = ranged(std::move(key), 0.0, std::numeric_limits<double>::max());
+  key.above = true;
+  return key;
+}
+ConfigKey chosen(ConfigKey key, std::vector<Choice> choices) {
+  key.choices = std::move(choices);
+  return key;
+}
+ConfigKey checked(ConfigKey key, bool (*valid)(std::string_view), std::string_view form) {
+  key.valid = valid;
+  key.form = form;
+  return key;
+}
+ConfigKey required(ConfigKey key) {
+  key.required = true;
+  return key;
+}
+ConfigKey resumable(ConfigKey key) {
+  key.resumable = true;
+  return key;
+}
+ConfigKey path(ConfigKey key) {
+  key.path = true;
+  return key;
+}
+
+// The optimizer's two decay rates are one key, as in every paper.
+ConfigKey betas() {
+  ConfigKey result;
+  result.name = "train.betas";
+  result.doc = "AdamW's decay rates of the first and second moment";
+  result.kind = Kind::number_pair;
+  result.get = [](const Config& config) -> ConfigValue {
+    return std::vector<double>{config.train.beta1, config.train.beta2};
+  };
+  result.set = [](Config& config, const ConfigValue& value) {
+    const auto& pair = std::get<std::vector<double>>(value);
+    config.train.beta1 = pair.at(0);
+    config.train.beta2 = pair.at(1);
+  };
+  result.below = true;
+  return ranged(std::move(result), 0.0, 1.0);
+}
+
+std::vector<Choice> preset_choices() {
+  std::vector<Choice> choices = {{""}};
+  for (const ModelConfig& preset : model_presets()) choices.push_back({preset.preset});
+  return choices;
+}
+
+bool is_pattern(std::string_view text) {
+  return parse_pattern(text).has_value();
+}
+bool is_layer_pattern(std::string_view text) {
+  return layer_pattern_problem(text).empty();
+}
+bool is_tokenizer(std::string_view text) {
+  return !text.starts_with("spm:") || is_tokenizer_rule(text);
+}
+bool is_not_empty(std::string_view text) {
+  return !text.empty();
+}
+
+constexpr std::string_view kNoMethod = "this weight method";
+
+// Bounds far above any model, low enough that products of two never overflow.
+constexpr double kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxRows = 1 << 24, kMaxSteps = 1e12, kMaxTokens = 1e15;
+
+std::vector<ConfigKey> make_keys() {
+  std::vector<ConfigKey> keys;
+  const auto add = [&](ConfigKey entry) { keys.push_back(std::move(entry)); };
+
+  add(ranged(key<&Config::run, &RunConfig::seed>("run.seed", "seed of every random choice"), 0, 0x1p63));
+  add(chosen(key<&Config::run, &RunConfig::device>("run.device", "where the run computes"),
+             {{"auto"}, {"cpu"}, {"cuda", "CUDA"}}));
+  add(chosen(key<&Config::run, &RunConfig::precision>("run.precision", "type of weights and activations in products"),
+             {{"fp32"}, {"bf16"}}));
+  add(key<&Config::run, &RunConfig::deterministic>("run.deterministic",
+                                                   "a fixed rule instead of timing chooses each layer's kernel"));
+  add(key<&Config::run, &RunConfig::require_sparse>("run.require_sparse",
+                                                    "a sparse layer that would run dense is an error"));
+  add(resumable(ranged(
+      key<&Config::run, &RunConfig::threads>("run.threads", "processor threads; 0: all that the process may use"), 0,
+      4096)));
+
+  add(chosen(key<&Config::model, &ModelConfig::preset>("model.preset", "a published shape; keys beside it override it"),
+             preset_choices()));
+  add(chosen(key<&Config::model, &ModelConfig::arch>("model.arch", "architecture"), {{"gpt2"}, {"opt"}, {"llama"}}));
+  add(ranged(key<&Config::model, &ModelConfig::layers>("model.layers", "blocks"), 1, kMaxLayers));
+  add(ranged(key<&Config::model, &ModelConfig::width>("model.width", "channels of the residual stream"), 1, kMaxWidth));
+  add(ranged(key<&Config::model, &ModelConfig::heads>("model.heads", "attention heads"), 1, kMaxWidth));
+  add(ranged(key<&Config::model, &ModelConfig::kv_heads>("model.kv_heads", "key and value heads; 0: as heads"), 0,
+             kMaxWidth));
+  add(ranged(key<&Config::model, &ModelConfig::ffn>("model.ffn", "hidden width of the MLP; 0: from the width"), 0,
+             kMaxRows));
+  add(ranged(key<&Config::model, &ModelConfig::vocab>("model.vocab", "token ids; 0: the tokenizer's"), 0, kMaxRows));
+  add(ranged(key<&Config::model, &ModelConfig::context>("model.context", "tokens of a sequence"), 1, kMaxRows));
+  add(positive(
+      key<&Config::model, &ModelConfig::norm_epsilon>("model.norm_epsilon", "added to the variance in norms")));
+  add(positive(key<&Config::model, &ModelConfig::rope_base>("model.rope_base", "base of the rotary angles (llama)")));
+  add(key<&Config::model, &ModelConfig::tied>("model.tied",
+                                              "the head shares the embedding; by default in gpt2 and opt"));
+  add(path(key<&Config::model, &ModelConfig::init>("model.init", "run or checkpoint to start from")));
+
+  add(required(
+      path(checked(key<&Config::data, &DataConfig::train>("data.train", "token shards or text to train on; globs"),
+                   is_not_empty, "a path or glob in quotes, or a list of them"))));
+  add(path(checked(key<&Config::data, &DataConfig::val>("data.val", "token shards or text to validate on; globs"),
+                   is_not_empty, "a path or glob in quotes, or a list of them")));
+  add(path(checked(
+      key<&Config::data, &DataConfig::tokenizer>("data.tokenizer", "how text becomes tokens; \"\": as the shards say"),
+      is_tokenizer, "\"bytes\", \"spm:VOCAB\" with VOCAB from 1 to 1000000, or a tokenizer's file")));
+
+  add(required(
+      resumable(ranged(key<&Config::train, &TrainConfig::steps>("train.steps", "optimizer steps"), 1, kMaxSteps))));
+  add(required(
+      ranged(key<&Config::train, &TrainConfig::batch_tokens>("train.batch_tokens", "tokens of an optimizer step"), 1,
+             kMaxTokens)));
+  add(ranged(
+      key<&Config::train, &TrainConfig::micro_batch>("train.micro_batch", "sequences at once; 0: the whole batch"), 0,
+      kMaxWidth));
+  add(positive(key<&Config::train, &TrainConfig::lr>("train.lr", "peak learning rate")));
+  add(chosen(key<&Config::train, &TrainConfig::schedule>("train.schedule", "learning rate after the warm-up"),
+             {{"cosine"}, {"linear"}, {"constant"}}));
+  add(ranged(key<&Config::train, &TrainConfig::warmup>("train.warmup", "steps of linear warm-up"), 0, kMaxSteps));
+  add(ranged(key<&Config::train, &TrainConfig::min_lr>("train.min_lr", "the schedule's end, as a fraction of lr"), 0.0,
+             1.0));
+  add(ranged(
+      key<&Config::train, &TrainConfig::weight_decay>("train.weight_decay", "on matrices; never on biases and norms"),
+      0.0, 1e6));
+  add(betas());
+  add(positive(key<&Config::train, &TrainConfig::eps>("train.eps", "AdamW's epsilon")));
+  add(ranged(key<&Config::train, &TrainConfig::clip>("train.clip", "largest global gradient norm; 0: off"), 0.0, 1e30));
+  add(chosen(key<&Config::train, &TrainConfig::recompute>("train.recompute",
+                                                          "what the backward pass computes again instead of keeping"),
+             {{"none"}, {"activation"}, {"block"}}));
+  add(chosen(key<&Config::train, &TrainConfig::on_nonfinite>("train.on_nonfinite",
+                                                             "what follows a loss or gradient that is not finite"),
+             {{"stop"}, {"skip"}}));
+
+  add(chosen(key<&Config::weights, &WeightsConfig::method>("weights.method", "how linear layers hold their weights"),
+             {{"dense"},
+              {"slope"},
+              {"block", kNoMethod},
+              {"srste", kNoMethod},
+              {"fst", kNoMethod},
+              {"sste", kNoMethod},
+              {"step", kNoMethod}}));
+  add(checked(
+      key<&Config::weights, &WeightsConfig::pattern>("weights.pattern", "entries kept of each group along a row"),
+      is_pattern, "\"KEEP:OF\" with 1 <= KEEP < OF <= 32, e.g. \"2:4\""));
+  add(chosen(
+      key<&Config::weights, &WeightsConfig::mask>("weights.mask", "how the kept entries are chosen at the start"),
+      {{"random"}, {"magnitude"}, {"balanced", "this mask"}, {"diagonal-band", "this mask"}}));
+  add(chosen(key<&Config::weights, &WeightsConfig::column_mask>("weights.column_mask",
+                                                                "the second pruning: anew each step, or once"),
+             {{"dynamic"}, {"fixed"}}));
+  add(ranged(
+      key<&Config::weights, &WeightsConfig::start>("weights.start", "fraction of the steps before which all is dense"),
+      0.0, 1.0));
+  add(positive(key<&Config::weights, &WeightsConfig::dx_rescale>("weights.dx_rescale",
+                                                                 "factor on the gradient of a sparse layer's input")));
+  add(chosen(key<&Config::weights, &WeightsConfig::init_scale>("weights.init_scale", "initial scale of a sparse layer"),
+             {{"energy"}, {"none"}}));
+  add(checked(key<&Config::weights, &WeightsConfig::dense_layers>("weights.dense_layers",
+                                                                  "layers that stay dense; * and A-B allowed"),
+              is_layer_pattern,
+              "a layer name or a list of them, such as \"blocks.*.mlp.*\", \"blocks.0-3.*\" or \"head\""));
+  ConfigKey overrides = key<&Config::weights, &WeightsConfig::overrides>(
+      "weights.overrides", "[[weights.override]]: layers, and their method or pattern");
+  overrides.name = "weights.override";
+  add(std::move(overrides));
+
+  add(ranged(key<&Config::adapters, &AdaptersConfig::rank>("adapters.rank", "rank of the low-rank adapters; 0: none"),
+             0, kMaxWidth));
+  add(ranged(key<&Config::adapters, &AdaptersConfig::start>("adapters.start",
+                                                            "fraction of the steps at which they are inserted"),
+             0.0, 1.0));
+  add(chosen(key<&Config::adapters, &AdaptersConfig::init>("adapters.init", "how they are initialised"),
+             {{"normal"}, {"scaled"}}));
+  add(ranged(key<&Config::adapters, &AdaptersConfig::rewarm>("adapters.rewarm",
+                                                             "learning rate at insertion, as a share of the peak"),
+             0.0, 1.0));
+
+  add(resumable(ranged(key<&Config::checkpoint, &CheckpointConfig::every>(
+                           "checkpoint.every", "steps between checkpoints; 0: only at the end"),
+                       0, kMaxSteps)));
+  add(resumable(
+      ranged(key<&Config::checkpoint, &CheckpointConfig::keep>("checkpoint.keep", "newest checkpoints kept; 0: all"), 0,
+             kMaxSteps)));
+  add(resumable(
+      ranged(key<&Config::eval, &EvalConfig::every>("eval.every", "steps between validations; 0: only at the end"), 0,
+             kMaxSteps)));
+  add(resumable(
+      ranged(key<&Config::eval, &EvalConfig::tokens>("eval.tokens", "most validation tokens; 0: all"), 0, kMaxTokens)));
+  add(resumable(
+      ranged(key<&Config::log, &LogConfig::every>("log.every", "steps between console lines"), 1, kMaxSteps)));
+  return keys;
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> keys = make_keys();
+  return keys;
+}
+
+bool is_tokenizer_rule(std::string_view text) {
+  if (text == "bytes") return true;
+  if (!text.starts_with("spm:")) return false;
+  const std::string_view digits = text.substr(4);
+  if (digits.empty() || digits.size() > 7 || digits[0] == '0') return false;
+  std::int64_t vocab = 0;
+  for (const char digit : digits) {
+    if (digit < '0' || digit > '9') return false;
+    vocab = 10 * vocab + (digit - '0');
+  }
+  return vocab <= 1000000;
+}
+
+}  // namespace filigree

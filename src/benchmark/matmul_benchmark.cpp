@@ -2,6 +2,7 @@
 
 #include "benchmark/timing.h"
 #include "core/hash.h"
+#include "core/random.h"
 #include "sparsity/dense_weight.h"
 #include "sparsity/slope_weight.h"
 

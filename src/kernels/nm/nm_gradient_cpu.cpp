@@ -1,0 +1,145 @@
+// Drives the weight gradient: checks, token chunks, threads, scratch memory.
+//
+//   for each chunk of tokens                 256 on AVX-512
+//     transpose x and dy of the chunk        all threads
+//     each thread: for its rows and columns
+//       for each block of rows               their dy in L2
+//         for each block of columns          their x in L1
+//           nm_gradient_vectors.cpp
+//
+// An entry is summed over chunks in order; chunks depend on the target alone.
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+#include "core/parallel.h"
+#include "kernels/nm/nm_matmul.h"
+#include "kernels/nm/nm_vectors.h"
+
+namespace filigree {
+namespace {
+
+void check(const NmGradientArgs& args, std::int64_t inputs, std::int64_t outputs) {
+  require(args.pattern.keep >= 1 && args.pattern.keep < args.pattern.of && args.pattern.of <= 32,
+          "nm_matmul_gradient: no such pattern: " + to_string(args.pattern));
+  require(inputs % args.pattern.of == 0, "nm_matmul_gradient: inputs are no multiple of the pattern's group");
+  require(
+      args.x.shape.rank() == 2 && args.dy.shape.rank() == 2 && args.x.shape[0] == args.dy.shape[0],
+      "nm_matmul_gradient: x " + to_string(args.x.shape) + " and dy " + to_string(args.dy.shape) + " differ in tokens");
+  require(args.gradient.dtype == DType::f32 &&
+              args.gradient.shape == Shape{outputs, kept_columns(inputs, args.pattern)} &&
+              args.mask.dtype == DType::u8 && args.mask.shape == Shape{outputs, mask_bytes(inputs)},
+          "nm_matmul_gradient: gradient or mask have another shape or type than x and dy say");
+  require((args.x.dtype == DType::f32 || args.x.dtype == DType::bf16) && args.dy.dtype == args.x.dtype,
+          "nm_matmul_gradient: x and dy must both be fp32 or both bf16");
+}
+
+// Transposes tokens of `from` (tokens, columns) into panels for the kernels: fp32, or pairs of bf16 tokens.
+class ChunkLoader {
+ public:
+  ChunkLoader(const NmMatmulKernels& kernels, const Tensor& from, bool pairs, float* staging)
+      : kernels_(kernels), from_(from), columns_(from.shape[1]), pairs_(pairs), staging_(staging) {}
+
+  void load(float* panel, std::int64_t width, std::int64_t token, std::int64_t tokens, std::int64_t begin,
+            std::int64_t end) const {
+    const auto* data = static_cast<const std::byte*>(from_.data) + token * columns_ * element();
+    if (!pairs_) {
+      kernels_.load_panel(panel + begin * width, width, data + begin * element(), from_.dtype, columns_, tokens,
+                          end - begin);
+      return;
+    }
+    for (std::int64_t column = begin; column < end; column += kStaged) {
+      const std::int64_t count = std::min(kStaged, end - column);
+      kernels_.load_panel(staging_, 2 * width, data + column * element(), from_.dtype, columns_, tokens, count);
+      nm_dot_kernels().pair_tokens(reinterpret_cast<std::uint32_t*>(panel) + column * width, staging_,
+                                   static_cast<int>(width / 16), count);
+    }
+  }
+
+  static constexpr std::int64_t kStaged = 16;  // columns at once: 32 KB of a full chunk
+
+ private:
+  std::int64_t element() const { return static_cast<std::int64_t>(size_of(from_.dtype)); }
+
+  const NmMatmulKernels& kernels_;
+  const Tensor& from_;
+  std::int64_t columns_;
+  bool pairs_;
+  float* staging_;
+};
+
+}  // namespace
+
+void nm_matmul_gradient(Device& device, const NmGradientArgs& args) {
+  nm_matmul_gradient(device, args, nm_target(cpu_features()));
+}
+
+void nm_matmul_gradient(Device& device, const NmGradientArgs& args, const NmTarget& target) {
+  const std::int64_t tokens = args.x.shape[0];
+  const std::int64_t inputs = args.x.shape[-1];
+  const std::int64_t outputs = args.dy.shape[-1];
+  check(args, inputs, outputs);
+  auto* gradient = args.gradient.as<float>();
+  const std::int64_t stride = kept_columns(inputs, args.pattern);
+  if (args.gradient.count() == 0) return;
+  if (tokens == 0) {
+    if (!args.accumulate) std::fill_n(gradient, outputs * stride, 0.0f);
+    return;
+  }
+  const NmGradientPlan plan = plan_nm_gradient(inputs, outputs, args.pattern, args.x.dtype, target, device.threads());
+  const std::int64_t lanes = nm_lanes(target.vectors);
+  const std::int64_t full = plan.vectors * lanes;  // of fp32 or pairs
+  const std::int64_t per_lane = plan.chunk / full;
+  const int items = plan.row_splits * plan.column_splits;
+  const std::int64_t staging = plan.bf16_dot ? ChunkLoader::kStaged * 2 * full : 0;
+  auto* x_panel = static_cast<float*>(device.scratch(
+      Scratch::kernel, static_cast<std::size_t>((inputs + outputs) * full + device.threads() * staging) * 4));
+  float* dy_panel = x_panel + inputs * full;
+  float* stages = dy_panel + outputs * full;
+  const auto& kernels = nm_matmul_kernels(target.vectors);
+  const auto multiply = plan.bf16_dot ? nm_dot_kernels().gradient : nm_gradient_kernels(target.vectors).multiply;
+
+  for (std::int64_t token = 0; token < tokens; token += plan.chunk) {
+    const std::int64_t count = std::min(plan.chunk, tokens - token);
+    const auto needed = static_cast<unsigned>((count + lanes * per_lane - 1) / (lanes * per_lane));
+    const int vectors = static_cast<int>(std::bit_ceil(needed));
+    const std::int64_t width = vectors * lanes;
+    const auto load_all = [&](const Tensor& from, float* panel) {
+      parallel_for(from.shape[1], 64, [&](std::int64_t begin, std::int64_t end) {
+        ChunkLoader(kernels, from, plan.bf16_dot, stages + omp_get_thread_num() * staging)
+            .load(panel, width, token, count, begin, end);
+      });
+    };
+    load_all(args.x, x_panel);
+    load_all(args.dy, dy_panel);
+    parallel_for(items, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t item = first; item < last; ++item) {
+        const std::int64_t row_part = item / plan.column_splits;
+        const std::int64_t column_part = item % plan.column_splits;
+        const std::int64_t row_begin = outputs * row_part / plan.row_splits;
+        const std::int64_t row_end = outputs * (row_part + 1) / plan.row_splits;
+        const std::int64_t blocks = (inputs + plan.column_block - 1) / plan.column_block;
+        const std::int64_t column_begin = blocks * column_part / plan.column_splits * plan.column_block;
+        const std::int64_t column_end =
+            std::min(inputs, blocks * (column_part + 1) / plan.column_splits * plan.column_block);
+        for (std::int64_t row = row_begin; row < row_end; row += plan.row_block)
+          for (std::int64_t column = column_begin; column < column_end; column += plan.column_block) {
+            NmGradientBlock block;
+            block.gradient = gradient + row * stride + kept_columns(column, args.pattern);
+            block.gradient_stride = stride;
+            block.dy = dy_panel + row * width;
+            block.x = x_panel + column * width;
+            block.mask = static_cast<const std::uint8_t*>(args.mask.data) + row * mask_bytes(inputs);
+            block.mask_stride = mask_bytes(inputs);
+            block.begin = column;
+            block.columns = static_cast<int>(std::min(plan.column_block, column_end - column));
+            block.rows = std::min(plan.row_block, row_end - row);
+            block.add = args.accumulate || token > 0;
+            multiply(block, vectors);
+          }
+      }
+    });
+  }
+}
+
+}  // namespace filigree

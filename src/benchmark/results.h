@@ -23,7 +23,7 @@ struct ResultConfig {
   std::int64_t batch = 1;      // sequences, or rows of a product
   std::int64_t sequence = 1;
   std::int64_t layers = 1;
-  std::string precision;       // "fp32", "bf16"
+  std::string precision = {};  // "fp32", "bf16"
   std::int64_t ranks = 1;
   std::int64_t threads = 1;
   std::uint64_t seed = 1;

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "benchmark/timing.h"
+#include "core/random.h"
 #include "model/transformer.h"
 #include "optim/optimizer.h"
 

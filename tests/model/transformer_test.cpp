@@ -1,6 +1,7 @@
 #include "model/transformer.h"
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "io/model_presets.h"
@@ -56,15 +57,21 @@ TEST_P(Architectures, GradientsAgreeWithFiniteDifferences) {
       direction[i] /= std::sqrt(norm);
       along += direction[i] * gradient.at(parameter->name())[i];
     }
-    const double step = GetParam() == "opt" ? 2e-3 : 1e-2;  // ReLU has kinks: stay closer
     const auto at = [&](double h) {
       for (std::size_t i = 0; i < saved.size(); ++i) values[i] = static_cast<float>(static_cast<double>(saved[i]) + h * direction[i]);
       return model.loss(*device, activations, batch.tokens, batch.targets);
     };
-    const double measured = (8.0 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12.0 * step);
+    // The loss is a sum of 32 fp32 token losses of about 10: its rounding over the step bounds what can be seen. ReLU has
+    // kinks: a step that crosses one says nothing, so there the best of several steps counts; a wrong gradient has none.
+    double excess = std::numeric_limits<double>::infinity(), closest = 0.0;
+    for (const double step : GetParam() == "opt" ? std::vector<double>{1e-2, 4e-3, 1.5e-3, 5e-4} : std::vector<double>{1e-2}) {
+      const double measured = (8.0 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12.0 * step);
+      const double beyond = std::abs(measured - along) - (2e-3 * std::abs(along) + 4e-5 / step);
+      if (beyond < excess) closest = measured;
+      excess = std::min(excess, beyond);
+    }
     std::copy(saved.begin(), saved.end(), values);
-    // The loss is a sum of 32 fp32 token losses of about 10: its rounding over the step bounds what can be seen.
-    EXPECT_NEAR(measured, along, 2e-3 * std::abs(along) + 4e-5 / step) << parameter->name();
+    EXPECT_LE(excess, 0.0) << parameter->name() << ": measured " << closest << ", computed " << along;
     EXPECT_GT(std::abs(along), 1e-2) << parameter->name() << " carries no gradient";
   }
 }

@@ -6,8 +6,9 @@
 #include "kernels/activation/activation.h"
 #include "kernels/vector-inl.h"
 
-// gelu is computed as x · sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x³), which equals x/2 (1 + tanh(u)) and loses
-// nothing where tanh is near -1. Its error, and that of silu, is a few ulp: see exponential().
+// gelu is computed as x · logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x³), which equals x/2 (1 + tanh(u)) and loses
+// nothing where tanh is near -1. The logistic function has a few ulp of error, and its argument's rounding comes
+// multiplied by the argument, as in every formula for it.
 
 HWY_BEFORE_NAMESPACE();
 namespace filigree::HWY_NAMESPACE {
@@ -17,9 +18,13 @@ constexpr std::int64_t kGrain = 4096;  // elements a thread takes at least: abou
 constexpr float kTwoRootTwoOverPi = 1.5957691216f;
 constexpr float kCubic = 0.044715f;
 
-HWY_INLINE FloatVector gelu_gate(FloatVector x) {  // sigmoid(2u)
-  const FloatVector cubic = hn::MulAdd(hn::Mul(x, x), splat(kTwoRootTwoOverPi * kCubic), splat(kTwoRootTwoOverPi));
-  return sigmoid(hn::Mul(x, cubic));
+HWY_INLINE FloatVector gelu_gate(FloatVector x) {  // logistic(2u); log2(e) is in the constants
+  constexpr float kLinear = kTwoRootTwoOverPi * kLog2E;
+  return logistic2(hn::Mul(x, hn::MulAdd(hn::Mul(x, x), splat(kLinear * kCubic), splat(kLinear))));
+}
+
+HWY_INLINE FloatVector silu_gate(FloatVector x) {
+  return logistic2(hn::Mul(x, splat(kLog2E)));
 }
 
 HWY_INLINE FloatVector gelu_derivative(FloatVector x) {
@@ -27,7 +32,8 @@ HWY_INLINE FloatVector gelu_derivative(FloatVector x) {
   // d/dx (x s) = s + x s (1 - s) · 2u'
   const FloatVector slope =
       hn::MulAdd(hn::Mul(x, x), splat(3.0f * kTwoRootTwoOverPi * kCubic), splat(kTwoRootTwoOverPi));
-  const FloatVector bend = hn::Mul(hn::Mul(x, gate), hn::Sub(splat(1.0f), gate));
+  const FloatVector product = hn::Mul(x, gate);
+  const FloatVector bend = hn::NegMulAdd(product, gate, product);
   return hn::MulAdd(bend, slope, gate);
 }
 
@@ -66,7 +72,7 @@ void swiglu_forward(const Tensor& y_tensor, const Tensor& x_tensor) {
       const T* ups = gates + width;          // (F)
       for_vectors(width, [&](std::int64_t i, auto part) HWY_ATTR {
         const FloatVector gate = load(gates + i, part);
-        store(hn::Mul(hn::Mul(gate, sigmoid(gate)), load(ups + i, part)), y + row * width + i, part);
+        store(hn::Mul(hn::Mul(gate, silu_gate(gate)), load(ups + i, part)), y + row * width + i, part);
       });
     }
   });
@@ -87,7 +93,7 @@ void swiglu_backward(const ActivationBackwardArgs& args) {
         const FloatVector gate = load(gates + i, part);
         const FloatVector up = load(gates + width + i, part);
         const FloatVector gradient = load(dy + row * width + i, part);
-        const FloatVector open = sigmoid(gate);
+        const FloatVector open = silu_gate(gate);
         const FloatVector silu = hn::Mul(gate, open);
         // d/dg (g s) = s + g s (1 - s)
         const FloatVector slope = hn::MulAdd(silu, hn::Sub(splat(1.0f), open), open);

@@ -1,7 +1,10 @@
 // Work sharing across cores. All parallel loops of the engine go through here, so that the thread count is one setting.
+// Without OpenMP (the fuzz targets are built so) they run on the calling thread.
 #pragma once
 
+#ifdef _OPENMP
 #include <omp.h>
+#endif
 
 #include <algorithm>
 #include <cstdint>
@@ -12,21 +15,23 @@ namespace filigree {
 // threads of OpenMP's current setting. Which thread gets which range is fixed (static), and ranges depend on the thread
 // count: a body whose result depends on how a range is cut must cut it itself. Bodies must not throw.
 template <typename Body>
-void parallel_for(std::int64_t count, std::int64_t grain, Body&& body) {
+void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain, Body&& body) {
   if (count <= 0) return;
+#ifdef _OPENMP
   const std::int64_t pieces = (count + grain - 1) / grain;
   const auto threads = static_cast<std::int64_t>(std::min<std::int64_t>(omp_get_max_threads(), pieces));
-  if (threads <= 1 || omp_in_parallel()) {
-    body(std::int64_t{0}, count);
+  if (threads > 1 && !omp_in_parallel()) {
+#pragma omp parallel num_threads(static_cast<int>(threads))
+    {
+      const std::int64_t thread = omp_get_thread_num();
+      const std::int64_t begin = pieces * thread / threads * grain;
+      const std::int64_t end = std::min(count, pieces * (thread + 1) / threads * grain);
+      if (begin < end) body(begin, end);
+    }
     return;
   }
-#pragma omp parallel num_threads(static_cast<int>(threads))
-  {
-    const std::int64_t thread = omp_get_thread_num();
-    const std::int64_t begin = pieces * thread / threads * grain;
-    const std::int64_t end = std::min(count, pieces * (thread + 1) / threads * grain);
-    if (begin < end) body(begin, end);
-  }
+#endif
+  body(std::int64_t{0}, count);
 }
 
 }  // namespace filigree

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "core/error.h"
 #include "io/config_keys.h"
@@ -110,11 +111,16 @@ class Checker {
   void check_matches(std::string_view key, const std::string& pattern, const std::vector<LinearShape>& layers) {
     const auto fits = [&](const LinearShape& layer) { return matches_layer(pattern, layer.name); };
     if (std::any_of(layers.begin(), layers.end(), fits)) return;
-    const auto distance = [&](const LinearShape& layer) { return edit_distance(pattern, layer.name); };
-    const auto closest = std::min_element(layers.begin(), layers.end(),
-                                          [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    // Blocks are alike: the first one and the head have all there is to name.
+    std::string_view closest;
+    std::size_t least = std::numeric_limits<std::size_t>::max();
+    for (const LinearShape& layer : layers) {
+      if (layer.name != "head" && !layer.name.starts_with("blocks.0.")) continue;
+      const std::size_t distance = edit_distance(pattern, layer.name);
+      if (distance < least) closest = layer.name, least = distance;
+    }
     report(key, "found " + toml_value(pattern) + ", which names no layer of this model; the closest is " +
-                    toml_value(closest->name) + " of blocks 0 to " + std::to_string(config_.model.layers - 1));
+                    toml_value(std::string(closest)) + " of blocks 0 to " + std::to_string(config_.model.layers - 1));
   }
 
   // Both sides are cut into groups: inputs forward, outputs in the second pruning.

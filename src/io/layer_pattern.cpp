@@ -46,9 +46,10 @@ std::string_view part_at(std::string_view text, std::size_t begin) {
 bool matches_layer(std::string_view pattern, std::string_view name) {
   // reached[j]: the pattern so far fits the first j characters of the name.
   std::vector<char> reached(name.size() + 1, 0);
+  std::vector<char> next;
   reached[0] = 1;
   for (std::size_t i = 0; i < pattern.size();) {
-    std::vector<char> next(name.size() + 1, 0);
+    next.assign(name.size() + 1, 0);
     const bool part_begins = i == 0 || pattern[i - 1] == '.';
     const std::string_view part = part_begins ? part_at(pattern, i) : std::string_view();
     if (const auto range = parse_range(part)) {

@@ -164,7 +164,7 @@ TEST(ConfigRead, RangesAreChecked) {
   EXPECT_EQ(set_refusal("train.eps=0"), "--set: train.eps: found 0.0, expected a number above 0");
   EXPECT_EQ(set_refusal("adapters.start=-0.1"), "--set: adapters.start: found -0.1, expected a number from 0 to 1");
   EXPECT_EQ(set_refusal("log.every=0"), "--set: log.every: found 0, expected an integer of at least 1");
-  EXPECT_EQ(set_refusal("model.layers=5000"), "--set: model.layers: found 5000, expected an integer from 1 to 4096");
+  EXPECT_EQ(set_refusal("model.layers=5000"), "--set: model.layers: found 5000, expected an integer from 1 to 1024");
 }
 
 TEST(ConfigRead, ChoicesAndFormsAreChecked) {

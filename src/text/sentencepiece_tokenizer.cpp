@@ -1,14 +1,14 @@
 #include "text/sentencepiece_tokenizer.h"
 
 #include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <array>
-#include <exception>
-#include <functional>
+#include <cstddef>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "text/utf8.h"
@@ -16,107 +16,17 @@
 namespace filigree {
 namespace {
 
-constexpr std::string_view kSpacePiece = "\xE2\x96\x81";    // U+2581, the library's space
-constexpr std::string_view kReservedText = "\xE2\x96\x85";  // U+2585: the trainer drops lines that contain it
-constexpr double kCharacterCoverage = 0.9995;               // rarer characters stay byte pieces
-constexpr std::int64_t kFixedPieces = 2 + 256;              // <unk>, end-of-text, the bytes
-constexpr std::size_t kLongestLine = 4096;                  // the trainer drops longer ones (limit 4192)
+constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581, the library's space
+
+// Ids of words seen in the text that is being encoded, and limits to its memory: about 10 MB.
+using WordCache = std::unordered_map<std::string_view, std::vector<std::int32_t>>;
+constexpr std::size_t kLongestCachedWord = 64;
+constexpr std::size_t kMostCachedWords = 1 << 16;
 
 std::string byte_piece(unsigned value) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   return {'<', '0', 'x', kDigits[value >> 4], kDigits[value & 15], '>'};
 }
-
-// Hands lines to the trainer and counts their characters.
-class TrainingLines final : public sentencepiece::SentenceIterator {
- public:
-  explicit TrainingLines(const LineSource& lines) : lines_(lines) { advance(); }
-
-  bool done() const override { return done_; }
-  void Next() override { advance(); }
-  const std::string& value() const override { return current_; }
-  sentencepiece::util::Status status() const override { return {}; }
-
-  // What the source threw: it must not pass through the library.
-  void rethrow() const {
-    if (failure_) std::rethrow_exception(failure_);
-  }
-  bool any() const { return !characters_.empty(); }
-
-  // Characters that the trainer gives a piece of their own: the space, and the most frequent others up to the coverage.
-  std::int64_t required_characters() const {
-    std::vector<std::int64_t> counts;
-    std::int64_t total = 0, covered = 0, required = 0;
-    for (const auto& [character, count] : characters_) {
-      if (character != " ") counts.push_back(count);
-      total += count;
-    }
-    std::sort(counts.begin(), counts.end(), std::greater<>());
-    counts.insert(counts.begin(), characters_.at(" "));
-    for (const std::int64_t count : counts) {
-      if (static_cast<double>(covered) >= kCharacterCoverage * static_cast<double>(total)) break;
-      covered += count;
-      ++required;
-    }
-    return required;
-  }
-
- private:
-  void advance() {
-    try {
-      do {
-        if (next_cut_ >= line_.size()) {
-          next_cut_ = 0;
-          if (!lines_(line_)) {
-            end();
-            return;
-          }
-        }
-        current_ = take();
-      } while (current_.empty() || current_.find(kReservedText) != std::string::npos ||
-               utf8_first_invalid(current_) < current_.size());
-      count_characters();
-    } catch (...) {
-      failure_ = std::current_exception();
-      done_ = true;
-    }
-  }
-
-  // The space has a piece in every model, and the trainer ends the process where a required piece occurs nowhere: a
-  // text without spaces gets a line that is one.
-  void end() {
-    done_ = !any() || characters_.contains(" ");
-    current_.assign(1, ' ');
-    if (!done_) count_characters();
-  }
-
-  // The next part of line_, at most kLongestLine bytes, cut before a space where there is one.
-  std::string take() {
-    const std::string_view rest = std::string_view(line_).substr(next_cut_);
-    std::size_t length = rest.size();
-    if (length > kLongestLine) {
-      const std::size_t space = rest.rfind(' ', kLongestLine);
-      length = space == std::string_view::npos || space == 0 ? utf8_boundary_before(rest, kLongestLine) : space;
-    }
-    next_cut_ += length;
-    return std::string(rest.substr(0, length));
-  }
-
-  void count_characters() {
-    for (std::size_t at = 0; at < current_.size();) {
-      const std::size_t length = utf8_sequence_length(current_, at);
-      ++characters_[current_.substr(at, length)];
-      at += length;
-    }
-  }
-
-  const LineSource& lines_;
-  std::string line_, current_;
-  std::size_t next_cut_ = 0;
-  bool done_ = false;
-  std::exception_ptr failure_;
-  std::unordered_map<std::string, std::int64_t> characters_;
-};
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
@@ -127,6 +37,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     pieces_ = processor_.GetPieceSize();
     find_end_of_text();
     lossless_ = find_byte_pieces() && probe();
+    words_apart_ = lossless_ && no_piece_joins_words();
   }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
@@ -135,19 +46,20 @@ class SentencePieceTokenizer final : public Tokenizer {
       append_library_ids(text, ids);
       return ids;
     }
+    WordCache cache;
     std::size_t begin = 0;  // of text that the library encodes without loss
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t length = utf8_sequence_length(text, at);
       const bool special = length == 0 || text.substr(at, length) == kSpacePiece;
       const std::size_t step = std::max<std::size_t>(length, 1);
       if (special) {
-        append_library_ids(text.substr(begin, at - begin), ids);
+        append_words(text.substr(begin, at - begin), cache, ids);
         for (std::size_t i = at; i < at + step; ++i) ids.push_back(byte_ids_[static_cast<unsigned char>(text[i])]);
         begin = at + step;
       }
       at += step;
     }
-    append_library_ids(text.substr(begin), ids);
+    append_words(text.substr(begin), cache, ids);
     return ids;
   }
 
@@ -203,6 +115,48 @@ class SentencePieceTokenizer final : public Tokenizer {
     return decode(encode(sample)) == sample;
   }
 
+  // Whether the ids of two words do not depend on each other: no piece goes on behind a word into the space before the
+  // next, or across a line end. So it is with all models trained here.
+  bool no_piece_joins_words() const {
+    for (std::int32_t id = 0; id < pieces_; ++id) {
+      if (byte_values_[static_cast<std::size_t>(id)] >= 0 || processor_.IsControl(id) || processor_.IsUnknown(id))
+        continue;
+      std::string_view piece = processor_.IdToPiece(id);
+      if (piece.size() > 1 && piece.find('\n') != std::string_view::npos) return false;
+      while (piece.starts_with(kSpacePiece)) piece.remove_prefix(kSpacePiece.size());
+      if (piece.find(kSpacePiece) != std::string_view::npos) return false;
+    }
+    return true;
+  }
+
+  // Text repeats its words: looking one up is several times faster than the library's merging of a whole text.
+  void append_words(std::string_view text, WordCache& cache, std::vector<std::int32_t>& ids) const {
+    if (!words_apart_) {
+      append_library_ids(text, ids);
+      return;
+    }
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = word_end(text, begin);
+      const std::string_view word = text.substr(begin, end - begin);
+      begin = end;
+      if (const auto known = cache.find(word); known != cache.end()) {
+        ids.insert(ids.end(), known->second.begin(), known->second.end());
+        continue;
+      }
+      const std::size_t before = ids.size();
+      append_library_ids(word, ids);
+      if (word.size() <= kLongestCachedWord && cache.size() < kMostCachedWords)
+        cache.emplace(word, std::vector<std::int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end()));
+    }
+  }
+
+  // A word is a line end, or spaces with what follows them up to the next space or line end.
+  static std::size_t word_end(std::string_view text, std::size_t begin) {
+    if (text[begin] == '\n') return begin + 1;
+    const std::size_t letters = std::min(text.find_first_not_of(' ', begin), text.size());
+    return std::min(text.find_first_of(" \n", letters), text.size());
+  }
+
   void append_library_ids(std::string_view text, std::vector<std::int32_t>& ids) const {
     if (text.empty()) return;
     std::vector<int> part;
@@ -229,54 +183,12 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::int32_t pieces_ = 0;
   std::int32_t end_of_text_ = 0;
   bool lossless_ = false;
+  bool words_apart_ = false;
   std::array<std::int32_t, 256> byte_ids_{};
   std::vector<std::int16_t> byte_values_;  // (pieces_) the byte that a piece stands for, or -1
 };
 
 }  // namespace
-
-std::unique_ptr<Tokenizer> train_sentencepiece(std::int64_t vocab, const LineSource& lines) {
-  const std::string spec = "tokenizer spm:" + std::to_string(vocab);
-  TrainingLines sentences(lines);
-  sentences.rethrow();
-  if (!sentences.any()) throw UserError(spec + ": there is no text to train it on");
-  std::string serialized;
-  // A soft limit gives the pieces that the text has, so that one training also finds the largest size that would do.
-  // One thread, because the thread count is part of the model file.
-  const auto status = sentencepiece::SentencePieceTrainer::Train(
-      {{"model_type", "bpe"},
-       {"vocab_size", std::to_string(vocab)},
-       {"hard_vocab_limit", "false"},
-       {"character_coverage", std::to_string(kCharacterCoverage)},
-       {"required_chars", std::string(kSpacePiece)},
-       {"byte_fallback", "true"},
-       {"allow_whitespace_only_pieces", "true"},  // runs of spaces: indented text would be several times longer
-       {"normalization_rule_name", "identity"},
-       {"add_dummy_prefix", "false"},
-       {"remove_extra_whitespaces", "false"},
-       {"unk_id", "0"},
-       {"eos_id", "1"},
-       {"eos_piece", std::string(kEndOfTextMarker)},
-       {"bos_id", "-1"},
-       {"pad_id", "-1"},
-       {"num_threads", "1"},
-       {"minloglevel", "3"}},
-      &sentences, &serialized);
-  sentences.rethrow();
-  if (!status.ok()) {
-    const std::int64_t smallest = kFixedPieces + sentences.required_characters();
-    if (smallest > vocab)
-      throw UserError(spec + ": the text has too many different characters for " + std::to_string(vocab) +
-                      " pieces; the smallest size that would do is spm:" + std::to_string(smallest));
-    throw Error(spec + ": SentencePiece could not train: " + status.error_message());
-  }
-  auto tokenizer = std::make_unique<SentencePieceTokenizer>(std::move(serialized), spec);
-  if (tokenizer->vocab_size() != vocab)
-    throw UserError(spec + ": the text is too small for " + std::to_string(vocab) +
-                    " pieces; the largest size that would do is spm:" + std::to_string(tokenizer->vocab_size()) +
-                    " (bytes always works)");
-  return tokenizer;
-}
 
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string serialized, const std::string& source) {
   return std::make_unique<SentencePieceTokenizer>(std::move(serialized), source);

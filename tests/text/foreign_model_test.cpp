@@ -1,7 +1,10 @@
 // Models that were not trained by filigree keep their own rules.
+#include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "text/sentencepiece_tokenizer.h"
 #include "text_support.h"
@@ -29,6 +32,41 @@ std::string foreign_model(const std::unordered_map<std::string, std::string>& mo
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &lines, &serialized);
   EXPECT_TRUE(status.ok()) << status.ToString();
   return serialized;
+}
+
+// Lossless models are encoded word by word here; the library encodes whole texts. The ids must be the same.
+TEST(SentencePieceLibrary, GivesTheSameIds) {
+  int line_number = 0;
+  std::string text = "    indented\t text:\n\n  \n x  y\r\n";
+  const auto tokenizer = train_sentencepiece(400, [&](std::string& line) {
+    line = "  " + testing::sample_text(8, static_cast<std::uint32_t>(line_number)) + "    end";
+    text += line + "\n";
+    return ++line_number < 300;
+  });
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.LoadFromSerializedProto(tokenizer->serialize()).ok());
+  text += "caf\xC3\xA9 \xE2\x82\xAC\xF0\x9F\x98\x80 unknownwords" + std::string(200, 'z') + std::string(50, ' ');
+  std::vector<int> expected;
+  ASSERT_TRUE(library.Encode(text, &expected).ok());
+  EXPECT_EQ(tokenizer->encode(text), expected);
+}
+
+// A model whose pieces span spaces cannot be encoded word by word.
+TEST(SentencePieceLibrary, GivesTheSameIdsWhenPiecesSpanWords) {
+  const std::string serialized = foreign_model({{"split_by_whitespace", "false"},
+                                                {"byte_fallback", "true"},
+                                                {"vocab_size", "400"},
+                                                {"normalization_rule_name", "identity"},
+                                                {"add_dummy_prefix", "false"},
+                                                {"remove_extra_whitespaces", "false"}});
+  const auto tokenizer = parse_sentencepiece(serialized, "foreign");
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.LoadFromSerializedProto(serialized).ok());
+  const std::string text = testing::sample_text(500, 7);
+  std::vector<int> expected;
+  ASSERT_TRUE(library.Encode(text, &expected).ok());
+  EXPECT_EQ(tokenizer->encode(text), expected);
+  EXPECT_EQ(tokenizer->decode(expected), text);
 }
 
 TEST(ForeignModel, UsesItsEndOfSentence) {

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstring>
 #include <limits>
 #include <string>
 
 #include "core/error.h"
-#include "core/parallel.h"
 
 namespace filigree {
 namespace {
@@ -36,26 +34,19 @@ Id id_at(const std::byte* ids, std::int64_t index) {
 }
 
 // Index of the first id that is not below `vocab`, or `count`. Ranges are scanned for their maximum first, which the
-// compiler vectorises: about the speed of memory.
+// compiler vectorises: about the speed of memory, so that more threads would gain little.
 template <typename Id>
 std::int64_t first_out_of_range(const std::byte* ids, std::int64_t count, std::int64_t vocab) {
   constexpr std::int64_t kRange = 1 << 16;
-  std::atomic<std::int64_t> first{count};
-  parallel_for((count + kRange - 1) / kRange, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t range = begin; range < end; ++range) {
-      const std::int64_t from = range * kRange, to = std::min(count, from + kRange);
-      Id largest = 0;
-      for (std::int64_t i = from; i < to; ++i) largest = std::max(largest, id_at<Id>(ids, i));
-      if (static_cast<std::int64_t>(largest) < vocab) continue;
-      std::int64_t bad = from;
-      while (static_cast<std::int64_t>(id_at<Id>(ids, bad)) < vocab) ++bad;
-      std::int64_t known = first.load();
-      while (bad < known && !first.compare_exchange_weak(known, bad)) {
-      }
-      return;
-    }
-  });
-  return first;
+  for (std::int64_t from = 0; from < count; from += kRange) {
+    const std::int64_t to = std::min(count, from + kRange);
+    Id largest = 0;
+    for (std::int64_t i = from; i < to; ++i) largest = std::max(largest, id_at<Id>(ids, i));
+    if (static_cast<std::int64_t>(largest) < vocab) continue;
+    while (static_cast<std::int64_t>(id_at<Id>(ids, from)) < vocab) ++from;
+    return from;
+  }
+  return count;
 }
 
 }  // namespace

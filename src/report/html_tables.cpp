@@ -82,21 +82,36 @@ std::string optional_number(const std::optional<double>& value, int digits) {
   return value ? format_number(*value, digits) : "";
 }
 
-// "0.63x of dense": only beside the baseline, never of it.
-std::string beside(const std::optional<double>& value, const std::optional<double>& base, const RunFigures* baseline) {
-  if (!baseline || !value || !base || *base <= 0) return "";
-  return fmt::format("{:.2f}× dense", *value / *base);
+// Whether two runs trained the same model on the same data in the same batches and precision: only then do their speed,
+// memory and loss say something about the method.
+bool same_task(const RunData& a, const RunData& b) {
+  const auto task_of = [](const RunData& run) {
+    FlatTable task;
+    for (const auto& [key, value] : run.config) {
+      if (key.starts_with("model.") || key.starts_with("data.") || key == "train.batch_tokens" ||
+          key == "run.precision") {
+        task.emplace_back(key, value);
+      }
+    }
+    std::sort(task.begin(), task.end());
+    return task;
+  };
+  return task_of(a) == task_of(b);
 }
 
-Row summary_row(const RunData& run, const RunFigures& figures, const RunFigures* baseline) {
+std::string ratio_to_dense(const std::optional<double>& value, const std::optional<double>& dense) {
+  return value && dense && *dense > 0 ? fmt::format("{:.2f}× dense", *value / *dense) : "";
+}
+
+// `dense`: the figures of a dense run of the same task, null if there is none.
+Row summary_row(const RunData& run, const RunFigures& figures, const RunFigures* dense) {
   Row row;
   row.push_back({run.name, figures.model});
-  row.push_back({figures.method, figures.dense ? "" : value_of(run.config, "adapters.rank")});
-  if (!row.back().small.empty()) row.back().small = row.back().small == "0" ? "" : "adapters " + row.back().small;
+  const std::string rank = value_of(run.config, "adapters.rank");
+  row.push_back({figures.method, rank.empty() || rank == "0" ? "" : "adapters of rank " + rank});
   if (run.summary && run.summary->dense_parameters > 0) {
-    const double kept = static_cast<double>(run.summary->kept_parameters);
-    const double dense = static_cast<double>(run.summary->dense_parameters);
-    row.push_back({format_count(dense), format_count(kept) + " kept"});
+    row.push_back({format_count(static_cast<double>(run.summary->dense_parameters)),
+                   format_count(static_cast<double>(run.summary->kept_parameters)) + " kept"});
   } else {
     row.push_back({""});
   }
@@ -104,21 +119,24 @@ Row summary_row(const RunData& run, const RunFigures& figures, const RunFigures*
   row.push_back({figures.tokens > 0 ? format_count(static_cast<double>(figures.tokens)) : ""});
 
   // Losses are compared only after the same number of tokens.
-  std::string difference;
-  if (baseline && figures.val_loss && baseline->val_loss && figures.eval_step == baseline->eval_step &&
-      figures.tokens == baseline->tokens) {
-    difference = fmt::format("{:+.4f} to dense", *figures.val_loss - *baseline->val_loss);
+  std::string note;
+  if (dense && figures.val_loss && dense->val_loss && figures.eval_step == dense->eval_step &&
+      figures.tokens == dense->tokens) {
+    note = fmt::format("{:+.4f} to dense", *figures.val_loss - *dense->val_loss);
   } else if (figures.eval_step && *figures.eval_step != figures.steps) {
-    difference = "at step " + format_integer(*figures.eval_step);
+    note = "at step " + format_integer(*figures.eval_step);
+  } else if (!figures.val_loss && figures.train_loss) {
+    note = "training " + format_number(*figures.train_loss, 5);
   }
-  row.push_back({optional_number(figures.val_loss, 5), difference});
+  row.push_back({optional_number(figures.val_loss, 5), note});
   row.push_back({optional_number(figures.perplexity, 5)});
   row.push_back({optional_number(figures.bits_per_byte, 5)});
   row.push_back({figures.seconds ? format_duration(*figures.seconds) : ""});
   row.push_back({figures.tokens_per_s ? format_count(*figures.tokens_per_s) : "",
-                 beside(figures.tokens_per_s, baseline ? baseline->tokens_per_s : std::nullopt, baseline)});
+                 dense ? ratio_to_dense(figures.tokens_per_s, dense->tokens_per_s) : ""});
+  const bool same_kind = dense && figures.memory_is_planned == dense->memory_is_planned;
   row.push_back({figures.memory_bytes ? format_bytes(*figures.memory_bytes) : "",
-                 beside(figures.memory_bytes, baseline ? baseline->memory_bytes : std::nullopt, baseline)});
+                 same_kind ? ratio_to_dense(figures.memory_bytes, dense->memory_bytes) : ""});
   if (figures.memory_is_planned) row.back().text += " *";
   return row;
 }
@@ -180,11 +198,12 @@ std::string escape_html(std::string_view text) {
 std::string summary_section(const std::vector<RunData>& runs) {
   std::vector<RunFigures> figures;
   for (const RunData& run : runs) figures.push_back(figures_of(run));
-  const auto first_dense = std::find_if(figures.begin(), figures.end(), [](const RunFigures& f) { return f.dense; });
   std::vector<Row> rows;
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    const bool has_baseline = first_dense != figures.end() && !figures[r].dense;
-    rows.push_back(summary_row(runs[r], figures[r], has_baseline ? &*first_dense : nullptr));
+    const RunFigures* dense = nullptr;  // the first dense run that this one may be measured against
+    for (std::size_t d = 0; d < runs.size() && !dense && !figures[r].dense; ++d)
+      if (figures[d].dense && same_task(runs[r], runs[d])) dense = &figures[d];
+    rows.push_back(summary_row(runs[r], figures[r], dense));
   }
   const std::vector<std::string> headers = {"Run",    "Method",     "Parameters", "Steps",
                                             "Tokens", "Val loss",   "Perplexity", "Bits per byte",

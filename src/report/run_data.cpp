@@ -27,7 +27,7 @@ std::string text_of(const toml::node& node) {
   std::ostringstream text;
   if (const toml::array* array = node.as_array()) {
     for (std::size_t i = 0; i < array->size(); ++i) text << (i ? ", " : "") << text_of(*array->get(i));
-    return "[" + text.str() + "]";
+    return '[' + text.str() + ']';
   }
   node.visit([&](const auto& value) { text << value; });
   return text.str();

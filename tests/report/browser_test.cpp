@@ -117,6 +117,29 @@ TEST_F(Browser, SwitchesAreSetFromTheAddress) {
   EXPECT_EQ(attribute(tag_of(document, "chart-grad-norm"), "data-scale"), "linear");
 }
 
+TEST_F(Browser, ButtonsHideARunAndChangeTheAxis) {
+  const auto dense = folder_.path() / "dense", sparse = folder_.path() / "slope";
+  testing::write_fake_run(dense, {});
+  testing::write_fake_run(sparse, {.method = "slope"});
+  // A reader's clicks, at the end of the page: its own scripts have run by then.
+  const auto page = folder_.path() / "clicked.html";
+  std::ofstream(page) << html_report(read_runs({dense, sparse})) << R"html(<script>
+document.querySelector('[data-run="0"]').click();
+document.querySelector('[data-axis="tokens"]').click();
+document.getElementById("smooth").click();
+const chart = Chart.getChart("chart-loss");
+document.body.dataset.seen = chart.data.datasets.map((set, i) => set.label + "=" + chart.isDatasetVisible(i)).join(" ");
+document.body.dataset.last = chart.data.datasets[0].data.at(-1).x;
+</script>)html";
+  const std::string document = document_of(chromium_, page, "");
+  EXPECT_THAT(document, HasSubstr("data-seen=\"dense=false slope=true\""));
+  EXPECT_THAT(document, HasSubstr("data-last=\"3276800\""));  // 400 steps of 8192 tokens
+  EXPECT_EQ(attribute(tag_of(document, "chart-loss"), "data-axis"), "tokens");
+  EXPECT_THAT(document, HasSubstr("data-axis=\"tokens\" aria-pressed=\"true\""));
+  EXPECT_THAT(document, HasSubstr("data-axis=\"step\" aria-pressed=\"false\""));
+  EXPECT_THAT(document, HasSubstr("data-run=\"0\" aria-pressed=\"false\""));
+}
+
 TEST_F(Browser, RunThatHasOnlyBegunGivesAPageWithoutErrors) {
   const auto run = folder_.path() / "begun";
   std::filesystem::create_directories(run);

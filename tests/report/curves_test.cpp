@@ -41,7 +41,9 @@ TEST(Downsample, KeepsEndsExtremesAndOrderOfAMillionSteps) {
   bool high = false, low = false;
   for (std::size_t p = 0; p < points.size(); ++p) {
     EXPECT_EQ(points[p].value, values[points[p].index]);
-    if (p > 0) EXPECT_LT(points[p - 1].index, points[p].index);
+    if (p > 0) {
+      EXPECT_LT(points[p - 1].index, points[p].index);
+    }
     high = high || points[p].value == 50.0;
     low = low || points[p].value == -40.0;
   }

@@ -11,6 +11,7 @@
 #include "fake_runs.h"
 #include "report/assets.h"
 #include "report/chart_data.h"
+#include "report/format.h"
 #include "report/html_tables.h"
 #include "support.h"
 
@@ -59,6 +60,24 @@ TEST_F(Report, LossesAfterDifferentNumbersOfTokensAreNotCompared) {
   const auto runs = read_runs({fake("dense", {}), fake("slope", {.method = "slope", .steps = 250})});
   const std::string rows = rows_of(summary_section(runs));
   EXPECT_THAT(rows, AllOf(Not(HasSubstr("to dense")), HasSubstr("|250|of 400|"), HasSubstr("|at step 240|")));
+}
+
+TEST_F(Report, RunsOfDifferentTasksAreNotCompared) {
+  for (const char* key : {"model.width = 256", "data.tokenizer = \"bytes\"", "train.batch_tokens = 1"}) {
+    const auto dense = fake("dense", {}), sparse = fake("slope", {.method = "slope"});
+    EXPECT_THAT(summary_section(read_runs({dense, sparse})), HasSubstr("× dense"));
+    std::ofstream(dense / "config.toml") << "model.width = 512\ntrain.batch_tokens = 8192\n";
+    std::ofstream(sparse / "config.toml") << "weights.method = \"slope\"\n" << key << "\n";
+    EXPECT_THAT(summary_section(read_runs({dense, sparse})), Not(HasSubstr("dense</small>"))) << key;
+  }
+}
+
+TEST_F(Report, RunWithoutEvaluationShowsItsTrainingLoss) {
+  const auto folder = fake("run", {.steps = 100});
+  std::filesystem::remove(folder / "eval.jsonl");
+  const auto runs = read_runs({folder});
+  EXPECT_THAT(rows_of(summary_section(runs)),
+              HasSubstr("|–|training " + format_number(*figures_of(runs[0]).train_loss, 5)));
 }
 
 TEST_F(Report, FiguresAreThoseOfTheMetrics) {

@@ -25,11 +25,11 @@ struct AttentionForwardArgs {
 void attention_forward(Device& device, const AttentionForwardArgs& args);
 
 struct AttentionBackwardArgs {
-  Tensor dqkv;         // (B, S, (H + 2G)·D), overwritten
-  Tensor dout;         // (B, S, H·D)
-  Tensor out;          // (B, S, H·D), from forward
-  Tensor logsumexp;    // (B, H, S) fp32, from forward
-  Tensor qkv;          // (B, S, (H + 2G)·D)
+  Tensor dqkv;       // (B, S, (H + 2G)·D), overwritten
+  Tensor dout;       // (B, S, H·D)
+  Tensor out;        // (B, S, H·D), from forward
+  Tensor logsumexp;  // (B, H, S) fp32, from forward
+  Tensor qkv;        // (B, S, (H + 2G)·D)
   int heads = 0;
   int kv_heads = 0;
 };
@@ -38,11 +38,11 @@ void attention_backward(Device& device, const AttentionBackwardArgs& args);
 // `count` new tokens a sequence against a cache: first writes their keys and values to positions
 // [start, start + count) of the cache, then attends to positions [0, position]. count = the prompt's length, then 1.
 struct AttentionCachedArgs {
-  Tensor out;             // (B, count, H·D)
-  Tensor qkv;             // (B, count, (H + 2G)·D), rotary positions already applied
-  Tensor keys;            // (B, C, G·D) cache of context C
-  Tensor values;          // (B, C, G·D)
-  std::int64_t start = 0; // tokens in the cache before this call
+  Tensor out;              // (B, count, H·D)
+  Tensor qkv;              // (B, count, (H + 2G)·D), rotary positions already applied
+  Tensor keys;             // (B, C, G·D) cache of context C
+  Tensor values;           // (B, C, G·D)
+  std::int64_t start = 0;  // tokens in the cache before this call
   int heads = 0;
   int kv_heads = 0;
 };

@@ -1,7 +1,27 @@
 // Checks, and the choice of the path.
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "kernels/attention/attention_paths.h"
 
 namespace filigree {
+namespace {
+
+bool takes_amx(const AttentionShape& shape, DType dtype) {
+  return dtype == DType::bf16 && shape.size % 32 == 0 && amx_usable();
+}
+
+}  // namespace
+
+bool amx_usable() {
+  // Linux gives a process the tile registers only on request; the permission holds for all its threads.
+  static const bool usable = [] {
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return cpu_features().amx_bf16 && cpu_features().avx512_bf16 &&
+           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return usable;
+}
 
 AttentionShape attention_shape(const Tensor& qkv, int heads, int kv_heads) {
   require(qkv.shape.rank() == 3, "attention: qkv is (B, S, (H + 2G)·D)");
@@ -19,6 +39,7 @@ void attention_forward(Device& device, const AttentionForwardArgs& args) {
   if (tokens == 0) return;
   require(args.logsumexp.empty() || args.logsumexp.count() == tokens * shape.heads,
           "attention_forward: logsumexp is (B, H, S)");
+  if (takes_amx(shape, args.qkv.dtype)) return attention_forward_amx(device, args);
   attention_forward_vector(device, args);
 }
 
@@ -31,6 +52,7 @@ void attention_backward(Device& device, const AttentionBackwardArgs& args) {
               args.logsumexp.count() == tokens * shape.heads,
           "attention_backward: dqkv, dout, out, logsumexp and qkv do not fit each other");
   if (tokens == 0) return;
+  if (takes_amx(shape, args.qkv.dtype)) return attention_backward_amx(device, args);
   attention_backward_vector(device, args);
 }
 

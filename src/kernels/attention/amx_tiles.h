@@ -1,0 +1,189 @@
+// bf16 products on AMX tiles, and the packing that they want. For the attention kernels; include it only from files
+// that run behind amx_usable(). Everything after the includes is compiled for AMX whatever the command line says.
+//
+// A tile register holds 16 rows of 64 bytes: 16 x 32 bf16 of a left operand A, or 16 x 16 fp32 of a result, or 16 x 16
+// pairs of bf16 of a right operand B, where a pair holds B(2k, n) and B(2k + 1, n).
+#pragma once
+
+#include <hwy/base.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "core/dtype.h"
+
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
+namespace filigree::amx {
+
+inline constexpr std::int64_t kBlock = 32;  // rows and columns of a result block: 2 x 2 tile registers
+
+// While one lives, this thread's tile registers are all 16 x 64 bytes.
+class TileSession {
+ public:
+  TileSession() {
+    struct alignas(64) {
+      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } config;
+    static_assert(sizeof(config) == 64);
+    asm volatile("" : : "m"(config));  // g++ 12's intrinsic does not say that it reads all of it
+    _tile_loadconfig(&config);
+  }
+  ~TileSession() { _tile_release(); }
+  TileSession(const TileSession&) = delete;
+  TileSession& operator=(const TileSession&) = delete;
+};
+
+// c (32, 32) = [c +] a (32, depth) · b (depth, 32); depth is a multiple of 32, b in pairs. Strides count elements of c,
+// elements of a and pairs of b.
+template <bool accumulate>
+inline void block_product(float* c, std::int64_t c_stride, const bf16* a, std::int64_t a_stride, const std::uint32_t* b,
+                          std::int64_t b_stride, std::int64_t depth) {
+  const std::int64_t c_bytes = c_stride * 4, a_bytes = a_stride * 2, b_bytes = b_stride * 4;
+  asm volatile("" : : : "memory");  // g++ 12's tile loads do not say that they read memory
+  if constexpr (accumulate) {
+    _tile_loadd(0, c, c_bytes);
+    _tile_loadd(1, c + 16, c_bytes);
+    _tile_loadd(2, c + 16 * c_stride, c_bytes);
+    _tile_loadd(3, c + 16 * c_stride + 16, c_bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (std::int64_t k = 0; k < depth; k += 32) {
+    const std::uint32_t* b_rows = b + k / 2 * b_stride;
+    _tile_loadd(4, a + k, a_bytes);
+    _tile_loadd(6, b_rows, b_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b_rows + 16, b_bytes);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + 16 * a_stride + k, a_bytes);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c, c_bytes);
+  _tile_stored(1, c + 16, c_bytes);
+  _tile_stored(2, c + 16 * c_stride, c_bytes);
+  _tile_stored(3, c + 16 * c_stride + 16, c_bytes);
+}
+
+// The same for c (rows, columns), multiples of 32.
+template <bool accumulate>
+inline void product(float* c, std::int64_t c_stride, std::int64_t rows, std::int64_t columns, const bf16* a,
+                    std::int64_t a_stride, const std::uint32_t* b, std::int64_t b_stride, std::int64_t depth) {
+  for (std::int64_t row = 0; row < rows; row += kBlock)
+    for (std::int64_t column = 0; column < columns; column += kBlock)
+      block_product<accumulate>(c + row * c_stride + column, c_stride, a + row * a_stride, a_stride, b + column,
+                                b_stride, depth);
+}
+
+// to (16, 16) = transpose of from (16, 16), 32-bit words: rows of 4 x 4 words first, then the 4 x 4 blocks.
+inline void transpose_words_16(__m512i* to, const __m512i* from) {
+  __m512i half[16], quad[16];
+  for (int i = 0; i < 16; i += 2) {
+    half[i] = _mm512_unpacklo_epi32(from[i], from[i + 1]);
+    half[i + 1] = _mm512_unpackhi_epi32(from[i], from[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    quad[i] = _mm512_unpacklo_epi64(half[i], half[i + 2]);
+    quad[i + 1] = _mm512_unpackhi_epi64(half[i], half[i + 2]);
+    quad[i + 2] = _mm512_unpacklo_epi64(half[i + 1], half[i + 3]);
+    quad[i + 3] = _mm512_unpackhi_epi64(half[i + 1], half[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {  // quad[i + 4b]: in 128-bit lane l, words 4b..4b+3 of column 4l + i
+    const __m512i low01 = _mm512_shuffle_i32x4(quad[i], quad[i + 4], 0x44);
+    const __m512i high01 = _mm512_shuffle_i32x4(quad[i], quad[i + 4], 0xee);
+    const __m512i low23 = _mm512_shuffle_i32x4(quad[i + 8], quad[i + 12], 0x44);
+    const __m512i high23 = _mm512_shuffle_i32x4(quad[i + 8], quad[i + 12], 0xee);
+    to[i] = _mm512_shuffle_i32x4(low01, low23, 0x88);
+    to[i + 4] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
+    to[i + 8] = _mm512_shuffle_i32x4(high01, high23, 0x88);
+    to[i + 12] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
+  }
+}
+
+// to (columns, rows) = transpose of from (rows, columns), 32-bit words. Both extents are multiples of 16; only
+// `valid_rows` of from are read, the others count as 0.
+inline void transpose_words(std::uint32_t* to, std::int64_t to_stride, const std::uint32_t* from,
+                            std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
+                            std::int64_t valid_rows) {
+  for (std::int64_t row = 0; row < rows; row += 16)
+    for (std::int64_t column = 0; column < columns; column += 16) {
+      __m512i in[16], out[16];
+      for (std::int64_t i = 0; i < 16; ++i)
+        in[i] =
+            row + i < valid_rows ? _mm512_loadu_si512(from + (row + i) * from_stride + column) : _mm512_setzero_si512();
+      transpose_words_16(out, in);
+      for (std::int64_t i = 0; i < 16; ++i) _mm512_storeu_si512(to + (column + i) * to_stride + row, out[i]);
+    }
+}
+
+// A row of bf16 seen as 32-bit words (two entries each).
+inline const std::uint32_t* words(const bf16* row) {
+  return reinterpret_cast<const std::uint32_t*>(row);
+}
+inline std::uint32_t* words(bf16* row) {
+  return reinterpret_cast<std::uint32_t*>(row);
+}
+
+// to (rows / 2, columns) pairs of from (rows, columns): pair (i, c) holds from(2i, c) and from(2i + 1, c). columns is a
+// multiple of 16; rows from `valid_rows` on count as 0.
+inline void pair_rows(std::uint32_t* to, const bf16* from, std::int64_t from_stride, std::int64_t rows,
+                      std::int64_t columns, std::int64_t valid_rows) {
+  for (std::int64_t row = 0; row < rows; row += 2, to += columns)
+    for (std::int64_t column = 0; column < columns; column += 16) {
+      const auto load_row = [&](std::int64_t r) {
+        const void* source = from + r * from_stride + column;
+        return r < valid_rows ? _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(source)))
+                              : _mm512_setzero_si512();
+      };
+      const __m512i pairs = _mm512_or_si512(load_row(row), _mm512_slli_epi32(load_row(row + 1), 16));
+      _mm512_storeu_si512(to + column, pairs);
+    }
+}
+
+// to (rows, columns), contiguous, = from; rows from `valid_rows` on become 0.
+inline void copy_rows(bf16* to, const bf16* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
+                      std::int64_t valid_rows) {
+  const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(bf16);
+  for (std::int64_t row = 0; row < rows; ++row, to += columns) {
+    if (row < valid_rows)
+      std::memcpy(to, from + row * from_stride, row_bytes);
+    else
+      std::memset(static_cast<void*>(to), 0, row_bytes);
+  }
+}
+
+// 2^x for x <= 0, relative error 3e-6, more than the bf16 that it becomes can tell: x = floor(x) + r, a minimax
+// polynomial of degree 4 for 2^r.
+inline __m512 exponential2(__m512 x) {
+  const __m512 r = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
+  __m512 p = _mm512_set1_ps(0.0135341677f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0520114609f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.241442757f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.693003835f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.00000259f));
+  return _mm512_scalef_ps(p, x);  // p · 2^floor(x)
+}
+
+// The lanes of vector `index` (16 columns each) that lie below `valid` columns.
+inline __mmask16 valid_lanes(std::int64_t valid, std::int64_t index) {
+  const std::int64_t count = std::clamp<std::int64_t>(valid - 16 * index, 0, 16);
+  return static_cast<__mmask16>((1u << count) - 1u);
+}
+
+// to (count) = from · factor, rounded to bf16; count is a multiple of 16.
+inline void store_row(bf16* to, const float* from, std::int64_t count, float factor) {
+  for (std::int64_t i = 0; i < count; i += 16) {
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_mul_ps(_mm512_loadu_ps(from + i), _mm512_set1_ps(factor)));
+    std::memcpy(static_cast<void*>(to + i), &rounded, sizeof(rounded));
+  }
+}
+
+}  // namespace filigree::amx
+HWY_POP_ATTRIBUTES

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include "fake_runs.h"
@@ -43,14 +42,18 @@ std::string document_of(const std::string& chromium, const std::filesystem::path
 
 // The tag of an element by its id, e.g. "<canvas id=... data-points=...>".
 std::string tag_of(const std::string& document, const std::string& id) {
-  std::smatch match;
-  const std::regex tag("<[a-z]+ [^>]*id=\"" + id + "\"[^>]*>");
-  return std::regex_search(document, match, tag) ? match.str() : "";
+  const std::size_t at = document.find(" id=\"" + id + "\"");
+  if (at == std::string::npos) return "";
+  const std::size_t begin = document.rfind('<', at);
+  return document.substr(begin, document.find('>', at) - begin + 1);
 }
 
 std::string attribute(const std::string& tag, const std::string& name) {
-  std::smatch match;
-  return std::regex_search(tag, match, std::regex(" " + name + "=\"([^\"]*)\"")) ? match[1].str() : "(none)";
+  const std::string start = " " + name + "=\"";
+  const std::size_t at = tag.find(start);
+  if (at == std::string::npos) return "(none)";
+  const std::size_t begin = at + start.size();
+  return tag.substr(begin, tag.find('"', begin) - begin);
 }
 
 class Browser : public ::testing::Test {

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include "fake_runs.h"
@@ -38,10 +37,20 @@ class Report : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-// Text of a table without its tags, one row a line, cells separated by '|'.
+// Text of tables without their tags: one row a line, cells (and their second lines) separated by '|'.
 std::string rows_of(const std::string& html) {
-  std::string text = std::regex_replace(html, std::regex("</t[hd]><t[hd][^>]*>|<small>"), "|");
-  return std::regex_replace(text, std::regex("<[^>]*>"), "");
+  std::string text;
+  for (std::size_t i = 0; i < html.size(); ++i) {
+    if (html[i] != '<') {
+      text += html[i];
+      continue;
+    }
+    const std::string_view tag(html.data() + i, html.find('>', i) - i);
+    const bool cell = tag.starts_with("<td") || (tag.starts_with("<th") && !tag.starts_with("<thead"));
+    if (tag == "<small" || (cell && html.compare(i - 4, 4, "<tr>") != 0)) text += '|';
+    i += tag.size();
+  }
+  return text;
 }
 
 TEST_F(Report, SummaryComparesWithTheDenseRun) {
@@ -159,7 +168,8 @@ TEST_F(Report, PageIsSelfContainedAndReproducible) {
     EXPECT_THAT(page, HasSubstr(file.str())) << name;
   }
   EXPECT_THAT(page, HasSubstr("Content-Security-Policy\" content=\"default-src 'none';"));
-  EXPECT_FALSE(std::regex_search(page, std::regex("(src|href)=\"?https?:")));
+  for (const char* link : {"src=\"http", "href=\"http", "src=http", "href=http", "@import", "url("})
+    EXPECT_EQ(page.find(link), std::string::npos) << link;
 }
 
 TEST_F(Report, TextOfRunsIsHarmless) {

@@ -54,13 +54,15 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
     std::vector<std::function<void()>> runs;
     for (const Candidate& candidate : candidates) runs.push_back([&product, weight = candidate.weight] { product(*weight); });
     const std::vector<Measured> times = time_in_turn(runs, benchmark.repeats);
-    for (std::size_t i = 0; i < times.size(); ++i)
-      rows.push_back({.name = "matmul-" + std::to_string(inputs) + "x" + std::to_string(outputs),
-                      .method = candidates[i].method,
-                      .config = {.batch = tokens, .precision = std::string(name_of(benchmark.dtype)), .threads = device.threads()},
-                      .metric = metric,
-                      .measured = times[i],
-                      .baseline = ""});
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      ResultRow row;
+      row.name = "matmul-" + std::to_string(inputs) + "x" + std::to_string(outputs);
+      row.method = candidates[i].method;
+      row.config = {.batch = tokens, .precision = std::string(name_of(benchmark.dtype)), .threads = device.threads()};
+      row.metric = metric;
+      row.measured = times[i];
+      rows.push_back(row);
+    }
   };
   measure("forward_ms", [&](LinearWeight& weight) { weight.forward(device, y, x, {}); });
   if (!decoding) {

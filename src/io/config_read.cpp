@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = 1 << 20;  // a configuration of a megabyte is another file given by mistake
+constexpr std::size_t kMaxProblems = 20;          // shown at once: more is another kind of file
 constexpr std::string_view kCommandLine = "--set";
 
 // Where a message points: "run.toml:7" and 7; what is in no file comes after all that is.
@@ -188,6 +189,7 @@ class Reader {
 
   void report(const Place& place, const std::string& text) {
     problems_.push_back({place.line, place.text + ": " + text});
+    if (problems_.size() == kMaxProblems) throw_problems();
   }
   void report(const Place& place, const std::string& name, const std::string& text) {
     report(place, shortened(name) + ": " + text);

@@ -1,6 +1,7 @@
 // Reading TOML and --set: types, ranges, unknown keys, paths, presets. Each message is compared whole.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "config_support.h"
@@ -281,6 +282,13 @@ TEST(ConfigRead, RequiredKeysAndSeveralMistakesComeTogether) {
   EXPECT_EQ(refusal("[data]\ntrain = '/d'\n[train]\nsteps = 1\nbatch_tokens = 8\n[model]\nlayers = 2\n"),
             "run.toml: the model has no shape; expected model.preset, or model.layers, model.width, model.heads and "
             "model.context");
+}
+
+TEST(ConfigRead, AtMostTwentyProblemsAreShown) {
+  std::string text = "[train]\n";
+  for (int i = 0; i < 30; ++i) text += "wrong" + std::to_string(i) + " = 1\n";
+  const std::string message = refusal(text);
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 19);
 }
 
 TEST(ConfigRead, BrokenTomlNamesTheLine) {

@@ -32,6 +32,7 @@ HWY_INLINE V four_entries(const V (&dy)[kVectors], const float* x, const std::in
   V sum[4];
   for (int i = 0; i < 4; ++i) {
     from[i] = x + std::int64_t{column[i]} * (kVectors * kLanes);
+    FILIGREE_NM_KEEP_ADDRESS(from[i]);
     sum[i] = hn::Mul(dy[0], hn::Load(d, from[i]));
   }
 #pragma GCC unroll 16
@@ -69,11 +70,13 @@ void multiply_rows(const NmGradientBlock& block) {
   const auto* x = static_cast<const float*>(block.x);
   for (std::int64_t row = 0; row < block.rows; ++row) {
     const float* from = static_cast<const float*>(block.dy) + row * kWidth;
+    // Rows of the gradient and of the mask lie a whole row of the matrix apart, too far for the hardware to foresee.
+    __builtin_prefetch(block.gradient + (row + 3) * block.gradient_stride, 1);
+    __builtin_prefetch(block.mask + (row + 6) * block.mask_stride + block.begin / 8);
     V dy[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       dy[v] = hn::Load(d, from + v * kLanes);
-      __builtin_prefetch(from + kWidth + v * kLanes);
     }
     std::int32_t column[64 + 4];
     int count = 0;

@@ -10,6 +10,18 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
+// GCC loads an operand again for each multiply-add that uses it, and addresses it by two registers, which costs a
+// further micro-operation each time. These keep a loaded vector, or an address, in its register.
+#ifndef FILIGREE_NM_KEEP_VECTOR
+#if HWY_ARCH_X86 && HWY_COMPILER_GCC
+#define FILIGREE_NM_KEEP_VECTOR(v) asm("" : "+v"((v).raw))
+#define FILIGREE_NM_KEEP_ADDRESS(p) asm("" : "+r"(p))
+#else
+#define FILIGREE_NM_KEEP_VECTOR(v)
+#define FILIGREE_NM_KEEP_ADDRESS(p)
+#endif
+#endif
+
 #ifndef FILIGREE_NM_SELECT
 #if HWY_ARCH_X86_64
 #define FILIGREE_NM_SELECT(function, vectors)                    \

@@ -76,7 +76,7 @@ void decode(Device& device, const NmMatmulArgs& args, const NmTarget& target) {
   call.weights = rows_of(args.weight);
   call.tokens = static_cast<int>(args.x.shape[0]);
   call.x_stride = round_up(args.weight.columns, 64);
-  const bool words = target.word_expand && args.x.dtype == DType::bf16;
+  const bool words = target.words && args.x.dtype == DType::bf16;
 
   auto* x = static_cast<float*>(
       device.scratch(Scratch::kernel, static_cast<std::size_t>(call.tokens * call.x_stride) * sizeof(float)));
@@ -98,7 +98,11 @@ void decode(Device& device, const NmMatmulArgs& args, const NmTarget& target) {
 class Worker {
  public:
   Worker(const NmMatmulArgs& args, const NmTarget& target, const NmMatmulPlan& plan)
-      : args_(args), plan_(plan), kernels_(nm_matmul_kernels(target.vectors)), lanes_(nm_lanes(target.vectors)) {
+      : args_(args),
+        plan_(plan),
+        kernels_(nm_matmul_kernels(target.vectors)),
+        words_(target.words),
+        lanes_(nm_lanes(target.vectors)) {
     const Pattern pattern = args.weight.pattern;
     packed_.groups = plan.row_block / kNmRowGroup;
     packed_.column_stride = round_up(plan.column_block, 64);
@@ -108,7 +112,7 @@ class Worker {
     parts_[0] = plan.panels * panel_elements_ * 4;
     parts_[1] = plan.panels * plan.row_block * full * 4;
     parts_[2] = plan.bf16_dot ? plan.column_block * full * 4 : packed_.groups * kNmRowGroup * packed_.weight_stride * 4;
-    parts_[3] = plan.bf16_dot ? 0 : packed_.groups * packed_.column_stride;
+    parts_[3] = plan.bf16_dot ? 0 : packed_.groups * packed_.column_stride + 64;  // a vector may reach beyond the last
     parts_[4] = plan.bf16_dot ? 0 : round_up(packed_.groups * 8, 64);
   }
 
@@ -176,7 +180,10 @@ class Worker {
       in.columns = std::min(plan_.column_block, weight.columns - column);
       in.values = values + (row * in.value_stride + kept_columns(column, weight.pattern)) *
                                static_cast<std::int64_t>(size_of(in.dtype));
-      if (!plan_.bf16_dot) kernels_.pack_rows(packed, in);
+      if (words_ && !plan_.bf16_dot)
+        nm_pack_rows_words(packed, in, static_cast<int>(kept_columns(in.columns, weight.pattern)));
+      else if (!plan_.bf16_dot)
+        kernels_.pack_rows(packed, in);
       for (std::int64_t panel = 0; panel < panels(); ++panel) {
         const int vectors = vectors_in(panel);
         const float* block = panel_at(panel) + (plan_.bf16_dot ? column / 4 * 6 : column) * vectors * lanes_;
@@ -202,6 +209,7 @@ class Worker {
   const NmMatmulArgs& args_;
   const NmMatmulPlan& plan_;
   const NmMatmulKernels& kernels_;
+  bool words_;
   std::int64_t lanes_;
   std::int64_t panel_elements_ = 0;  // a full panel, fp32 or pairs
   std::int64_t parts_[5] = {};       // bytes of panels, sums, packed weights, columns, counts

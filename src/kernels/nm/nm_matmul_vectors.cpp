@@ -183,6 +183,10 @@ void pack_rows_of(const NmPackedRows& out, const NmRows& in) {
         count += std::popcount(kept[r][w]);
       }
       const T* from = static_cast<const T*>(in.values) + row * in.value_stride;
+      // A block's rows are a whole row of the matrix apart, too far for the hardware to foresee.
+      for (std::int64_t line = 0; line < count; line += 64 / static_cast<std::int64_t>(sizeof(T)))
+        __builtin_prefetch(from + 4 * kNmRowGroup * in.value_stride + line);
+      __builtin_prefetch(in.mask + (row + 8 * kNmRowGroup) * in.mask_stride + in.begin / 8);
       for (int i = 0; i < count; ++i) values[r][i] = static_cast<float>(from[i]);
     }
     std::uint8_t* column = out.columns + group * out.column_stride;
@@ -225,12 +229,14 @@ HWY_INLINE void add_subset(V (&sum)[kNmRowGroup][kVectors], const float* panel, 
   const D d;
   for (int i = 0; i < count; ++i) {
     const float* x = panel + std::int64_t{*column++} * (kVectors * kLanes);
+    FILIGREE_NM_KEEP_ADDRESS(x);
     V w[kNmRowGroup];
     for (int r = 0; r < kNmRowGroup; ++r)
       if (kSubset >> r & 1) w[r] = hn::Set(d, *weight[r]++);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      const V inputs = hn::Load(d, x + v * kLanes);
+      V inputs = hn::Load(d, x + v * kLanes);
+      if (std::popcount(static_cast<unsigned>(kSubset)) > 1) FILIGREE_NM_KEEP_VECTOR(inputs);
       for (int r = 0; r < kNmRowGroup; ++r)
         if (kSubset >> r & 1) sum[r][v] = hn::MulAdd(w[r], inputs, sum[r][v]);
     }

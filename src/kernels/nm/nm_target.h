@@ -17,8 +17,8 @@ enum class NmVectors : std::uint8_t {
 
 struct NmTarget {
   NmVectors vectors = NmVectors::basic;
-  bool bf16_dot = false;     // AVX512_BF16's vdpbf16ps for bf16 products; else bf16 is widened and runs at fp32's speed
-  bool word_expand = false;  // AVX512_VBMI2's vpexpandw for decoding in bf16
+  bool bf16_dot = false;  // AVX512_BF16's vdpbf16ps for bf16 products; else bf16 is widened and runs at fp32's speed
+  bool words = false;     // AVX512_VBMI2: decoding in bf16 by vpexpandw, packing by vpcompressb
 };
 
 // What suits a processor. Processors with AMX run vdpbf16ps at half an instruction a cycle (measured: 115 GFLOP/s a

@@ -16,7 +16,15 @@ inline std::uint64_t load_mask_bits(const std::uint8_t* row, std::int64_t begin,
   const std::uint8_t* first = row + begin / 8;
   const int shift = static_cast<int>(begin % 8);
   std::uint64_t bits = 0;
-  std::memcpy(&bits, first, static_cast<std::size_t>(std::min(8, (shift + count + 7) / 8)));
+  if (shift + count > 56) {
+    std::memcpy(&bits, first, 8);
+  } else if (shift == 0 && count == 32) {
+    std::uint32_t word;
+    std::memcpy(&word, first, 4);
+    return word;
+  } else {
+    for (int i = 0; 8 * i < shift + count; ++i) bits |= std::uint64_t{first[i]} << (8 * i);
+  }
   bits >>= shift;
   if (shift + count > 64) bits |= std::uint64_t{first[8]} << (64 - shift);
   return count == 64 ? bits : bits & ((std::uint64_t{1} << count) - 1);
@@ -94,6 +102,9 @@ struct NmMatmulKernels {
   void (*store_rows)(const NmStore& out, const float* sums, std::int64_t width, std::int64_t tokens, std::int64_t rows);
 };
 const NmMatmulKernels& nm_matmul_kernels(NmVectors vectors);
+// pack_rows with AVX512_VBMI2, at most 64 columns a block; kept_values: values of a row in the block. Writes up to a
+// vector beyond the columns and weights of a group.
+void nm_pack_rows_words(const NmPackedRows& out, const NmRows& in, int kept_values);
 
 // One block of the gradient: kept entries of rows x columns, from chunks of `vectors` vectors of tokens.
 struct NmGradientBlock {
@@ -132,7 +143,7 @@ inline constexpr std::int64_t kNmDecodeTokens = 8;
 struct NmDecodeArgs {
   NmStore out;                // row 0 of y; bias of the matrix
   NmRows weights;             // the whole matrix; columns = K
-  const float* x = nullptr;   // (tokens, x_stride) fp32, zero beyond K; for word_expand split as split_words says
+  const float* x = nullptr;   // (tokens, x_stride) fp32, zero beyond K; for nm_decode_words split as it says
   std::int64_t x_stride = 0;  // a multiple of 64
   int tokens = 0;
 };

@@ -47,11 +47,13 @@ class EveryGradientTarget : public ::testing::TestWithParam<testing::NamedTarget
 TEST_P(EveryGradientTarget, TokensAndPatternsAgreeWithADoubleProduct) {
   const auto device = Device::cpu();
   const std::vector<Pattern> patterns = {{1, 2}, {2, 4}, {1, 4}, {2, 8}, {4, 8}, {8, 16}, {3, 5}, {31, 32}};
-  for (const std::int64_t tokens : {0, 1, 3, 16, 17, 100, 257})
-    for (const Pattern pattern : patterns)
+  for (const Pattern pattern : patterns)
+    for (const std::int64_t tokens : {0, 1, 3, 16, 17, 100, 257}) {
+      if (tokens > 17 && pattern.of > 4) continue;
       for (const DType dtype : {DType::f32, DType::bf16})
         check(*device, {tokens, pattern.of * (100 / pattern.of), 11, pattern, dtype, tokens % 2 == 1},
               GetParam().target);
+    }
 }
 
 TEST_P(EveryGradientTarget, OddShapesAndSeveralChunks) {

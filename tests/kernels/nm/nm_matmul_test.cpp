@@ -58,18 +58,20 @@ class EveryTarget : public ::testing::TestWithParam<testing::NamedTarget> {};
 TEST_P(EveryTarget, TokensAndPatternsAgreeWithADoubleProduct) {
   const auto device = Device::cpu();
   const std::vector<Pattern> patterns = {{1, 2}, {2, 4}, {1, 4}, {2, 8}, {4, 8}, {8, 16}, {3, 5}, {16, 32}};
-  for (const std::int64_t tokens : {0, 1, 3, 8, 9, 16, 17, 100, 257})
-    for (const Pattern pattern : patterns)
+  for (const Pattern pattern : patterns)
+    for (const std::int64_t tokens : {0, 1, 3, 8, 9, 16, 17, 100, 257}) {
+      if (tokens > 17 && pattern.of > 4) continue;
       for (const DType dtype : {DType::f32, DType::bf16})
         check(*device, {tokens, pattern.of * (160 / pattern.of), 13, pattern, dtype, dtype}, GetParam().target);
+    }
 }
 
 TEST_P(EveryTarget, OddShapes) {
   const auto device = Device::cpu();
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::int64_t tokens : {2, 33})
-      for (const std::int64_t inputs : {0, 4, 12, 60, 68, 132, 516})
-        for (const std::int64_t outputs : {0, 1, 2, 3, 50, 193})
+      for (const std::int64_t inputs : {0, 4, 60, 68, 132})
+        for (const std::int64_t outputs : {0, 1, 3, 50})
           check(*device, {tokens, inputs, outputs, {2, 4}, dtype}, GetParam().target);
 }
 

@@ -57,7 +57,7 @@ TEST(NmPlan, TargetsFollowTheProcessor) {
   zen4.avx2 = zen4.avx512 = zen4.avx512_vbmi2 = zen4.avx512_bf16 = true;
   EXPECT_EQ(nm_target(zen4).vectors, NmVectors::avx512);
   EXPECT_TRUE(nm_target(zen4).bf16_dot);
-  EXPECT_TRUE(nm_target(zen4).word_expand);
+  EXPECT_TRUE(nm_target(zen4).words);
   CpuFeatures with_amx = zen4;
   with_amx.amx_bf16 = true;
   EXPECT_FALSE(nm_target(with_amx).bf16_dot);

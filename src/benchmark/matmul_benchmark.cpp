@@ -38,8 +38,6 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
   const OwnedTensor dx = device.memory().tensor(Purpose::workspace, benchmark.dtype, {tokens, inputs});
 
   SlopeWeight sparse(device, spec), planned(device, spec);
-  PlanTable plans(true);
-  planned.plan(device, plans, tokens);
   spec.method = "dense";
   DenseWeight dense(device, spec);
   struct Candidate {
@@ -48,6 +46,8 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
   };
   const Candidate candidates[] = {{"dense", &dense}, {"slope", &sparse}, {"slope-planned", &planned}};
   for (const Candidate& candidate : candidates) candidate.weight->initialize(device, matrix, false);
+  PlanTable plans(true);
+  planned.plan(device, plans, tokens);  // with its values in place: an empty mask would be no work at all
 
   std::vector<ResultRow> rows;
   const auto measure = [&](const char* metric, const std::function<void(LinearWeight&)>& product) {

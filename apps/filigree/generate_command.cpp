@@ -45,7 +45,7 @@ void run(const Options& options) {
   std::vector<std::int32_t> prompt = {tokenizer.end_of_text()};
   for (const std::int32_t id : tokenizer.encode(options.prompt)) prompt.push_back(id);
 
-  Generator generator(*device, *loaded.model);
+  Generator generator(*device, *loaded.model, tokenizer.vocab_size());
   std::printf("%s", options.prompt.c_str());
   // Pieces depend on their neighbours: decode everything so far and print what is new and complete.
   std::vector<std::int32_t> made;

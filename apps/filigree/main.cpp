@@ -28,6 +28,17 @@ std::string version_text() {
   return text;
 }
 
+// CLI11 would only say that a command is missing.
+void require_known_command(const CLI::App& program, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::string names;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == argv[1]) return;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  throw filigree::UserError("there is no command '" + std::string(argv[1]) + "'; there are " + names + "; see filigree --help");
+}
+
 int fail(const char* text, int code) {
   std::fflush(stdout);
   std::fprintf(stderr, "filigree: %s\n", text);
@@ -50,6 +61,7 @@ int main(int argc, char** argv) {
   filigree::add_report_command(program);
   filigree::catch_interrupts();
   try {
+    require_known_command(program, argc, argv);
     program.parse(argc, argv);
     return 0;
   } catch (const CLI::Success& request) {  // --help, --version

@@ -6,9 +6,10 @@
 
 namespace filigree {
 
-Generator::Generator(Device& device, Transformer& model)
+Generator::Generator(Device& device, Transformer& model, std::int64_t vocabulary)
     : device_(device),
       model_(model),
+      vocabulary_(vocabulary > 0 ? std::min(vocabulary, model.model().vocab) : model.model().vocab),
       activations_(device, model.model(), model.config().run.precision, 1, std::min(kPromptPiece, model.model().context),
                    Recompute::inference),
       cache_(model.make_cache(device, 1, model.model().context)),
@@ -45,7 +46,9 @@ std::vector<std::int32_t> Generator::generate(std::span<const std::int32_t> prom
   else
     restart();
   for (std::int64_t made = 0; made < count; ++made) {
-    const std::int32_t next = sampler.sample(logits_, static_cast<std::int64_t>(text.size()));
+    Tensor choices = logits_;
+    choices.shape = {vocabulary_};
+    const std::int32_t next = sampler.sample(choices, static_cast<std::int64_t>(text.size()));
     text.push_back(next);
     if (stop(next) || interrupt_requested()) break;
     if (made + 1 == count) break;

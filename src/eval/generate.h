@@ -18,7 +18,8 @@ inline constexpr std::int64_t kPromptPiece = 256;
 // length can be made.
 class Generator {
  public:
-  Generator(Device& device, Transformer& model);
+  // `vocabulary`: ids at and above it are never chosen, where a model has more entries than its tokenizer. 0: all may be.
+  Generator(Device& device, Transformer& model, std::int64_t vocabulary = 0);
 
   // Continues `prompt` (at least one token) by `count` tokens, or until `stop` returns true for a new token; calls it for
   // each. Returns the new tokens.
@@ -30,6 +31,7 @@ class Generator {
 
   Device& device_;
   Transformer& model_;
+  std::int64_t vocabulary_;
   Activations activations_;
   KeyValueCache cache_;
   OwnedTensor tokens_;  // (1, kPromptPiece) int32

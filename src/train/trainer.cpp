@@ -284,7 +284,7 @@ void Trainer::announce() {
 void Trainer::finish() {
   if (data_.tokenizer) {
     // A few lines of the model's own, for the report: the beginning of a document, continued.
-    Generator generator(*device_, *model_);
+    Generator generator(*device_, *model_, data_.vocab());
     const std::int32_t start = data_.tokenizer->end_of_text();
     std::string lines;
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {

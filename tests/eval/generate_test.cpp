@@ -57,6 +57,15 @@ TEST(Generator, StopsWhereItIsToldAndRepeatsItself) {
   EXPECT_NE(generator.generate(prompt, 4, {.seed = 10}, never), some);
 }
 
+TEST(Generator, NeverChoosesWhatTheTokenizerDoesNotHave) {
+  const auto device = Device::cpu();
+  Transformer model(*device, tiny_config("gpt2"), Mode::inference, false);
+  model.initialize(*device);
+  Generator generator(*device, model, 5);
+  const std::vector<std::int32_t> prompt = {1};
+  for (const std::int32_t id : generator.generate(prompt, 60, {.temperature = 5.0}, never)) EXPECT_LT(id, 5);
+}
+
 TEST(Generator, AllocatesNothingWhileItWrites) {
   const auto device = Device::cpu();
   Transformer model(*device, tiny_config("gpt2"), Mode::inference, false);

@@ -1,0 +1,175 @@
+// The program from the outside: every command at tiny size, kill -9 and resume, signals, exit codes.
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "report/metrics.h"
+#include "run_program.h"
+#include "train/checkpoint.h"
+
+namespace filigree {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::read_all;
+using testing::run_program;
+using testing::Started;
+
+class Program : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::copy(fs::path(FILIGREE_SOURCE_DIR) / "configs", folder_.path() / "configs");
+    config_ = (folder_.path() / "configs" / "tiny-slope.toml").string();
+  }
+  testing::Ended program(const std::vector<std::string>& arguments) { return run_program(arguments, folder_.path()); }
+  testing::TemporaryFolder folder_;
+  std::string config_;
+};
+
+TEST_F(Program, SaysItsVersionAndExplainsEveryCommand) {
+  const auto version = program({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_NE(version.out.find("filigree 0."), std::string::npos);
+  EXPECT_NE(version.out.find("back ends: CPU"), std::string::npos);
+  for (const char* command : {"prepare", "train", "eval", "generate", "inspect", "bench", "report"}) {
+    const auto help = program({command, "--help"});
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_NE(help.out.find("Example:"), std::string::npos) << command;
+  }
+}
+
+TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
+  const auto trained = program({"train", config_, "--out", "run"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(trained.out.find('\x1b'), std::string::npos) << "no escape sequences where there is no terminal";
+  EXPECT_NE(trained.out.find("step 20/20"), std::string::npos) << trained.out;
+
+  const auto scored = program({"eval", "run", "--json"});
+  ASSERT_EQ(scored.code, 0) << scored.err;
+  const auto score = nlohmann::json::parse(scored.out);
+  EXPECT_EQ(score.at("step"), 20);
+  const auto evaluations = read_eval_metrics(folder_.path() / "run" / "eval.jsonl");
+  // The loop evaluates with W^R in training's kernels, `eval` with those of inference: the same model to rounding.
+  EXPECT_NEAR(score.at("loss").get<double>(), *find_value(evaluations.back().values, "loss"), 1e-4);
+
+  const auto once = program({"generate", "run", "--prompt", "The", "--tokens", "20", "--seed", "4"});
+  const auto again = program({"generate", "run", "--prompt", "The", "--tokens", "20", "--seed", "4"});
+  ASSERT_EQ(once.code, 0) << once.err;
+  EXPECT_EQ(once.out, again.out);
+  EXPECT_TRUE(once.out.starts_with("The"));
+  const auto checkpoint = program({"generate", "run/checkpoints/step-00000020", "--prompt", "The", "--tokens", "20", "--seed", "4"});
+  EXPECT_EQ(checkpoint.out, once.out);
+
+  const auto inspected = program({"inspect", "run", "--json"});
+  ASSERT_EQ(inspected.code, 0) << inspected.err;
+  const auto summary = nlohmann::json::parse(inspected.out);
+  EXPECT_LT(summary.at("memory").at("sparse_layers_ratio").get<double>(), 0.7);
+  EXPECT_LT(summary.at("parameters").at("kept"), summary.at("parameters").at("dense"));
+  EXPECT_NE(program({"inspect", "run"}).out.find("all as their pattern says"), std::string::npos);
+
+  const auto reported = program({"report", "run", "--out", "report.html"});
+  ASSERT_EQ(reported.code, 0) << reported.err;
+  EXPECT_TRUE(fs::exists(folder_.path() / "report.html"));
+}
+
+TEST_F(Program, PreparesAFolderAndTrainsOnIt) {
+  fs::create_directories(folder_.path() / "notes");
+  for (int i = 0; i < 30; ++i)
+    std::ofstream(folder_.path() / "notes" / ("n" + std::to_string(i) + ".txt")) << read_all(folder_.path() / "configs" / "lace.txt").substr(0, 600 + 10 * static_cast<std::size_t>(i));
+  ASSERT_EQ(program({"prepare", "--text", "notes", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
+  const auto trained = program({"train", config_, "--out", "run", "--set", "data.train=data/train-*.bin", "--set", "data.val=data/val-*.bin", "--set", "data.tokenizer=spm:300", "--set", "train.steps=3", "--set", "train.warmup=1"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto continued = program({"generate", "run", "--prompt", "lace", "--tokens", "5"});
+  EXPECT_EQ(continued.code, 0) << continued.err;
+}
+
+TEST_F(Program, InspectsConfigurationsOfEverySize) {
+  for (const char* name : {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope"}) {
+    const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
+    EXPECT_EQ(ended.code, 0) << name << ended.err;
+  }
+  const auto large = program({"inspect", "configs/gpt2-124m-slope.toml", "--set", "model.preset=opt-66b", "--json"});
+  ASSERT_EQ(large.code, 0) << large.err;
+  EXPECT_GT(nlohmann::json::parse(large.out).at("parameters").at("dense").get<double>(), 6e10);
+}
+
+// Every example configuration trains, at tiny size.
+TEST_F(Program, RunsEveryExampleConfiguration) {
+  ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "bytes", "--out", "data", "--val-fraction", "0.2"}).code, 0);
+  for (const auto& entry : fs::directory_iterator(folder_.path() / "configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    const std::string name = entry.path().stem().string();
+    const auto ended = program({"train", entry.path().string(), "--out", "runs/" + name, "--set", "data.train=data/train-*.bin", "--set", "data.val=data/val-*.bin",
+                                "--set", "data.tokenizer=bytes", "--set", "model.layers=2", "--set", "model.width=32", "--set", "model.heads=2", "--set", "model.kv_heads=2",
+                                "--set", "model.ffn=64", "--set", "model.context=32", "--set", "train.steps=3", "--set", "train.warmup=1",
+                                "--set", "train.batch_tokens=64", "--set", "train.micro_batch=2", "--set", "eval.every=0"});
+    EXPECT_EQ(ended.code, 0) << name << ": " << ended.err;
+  }
+}
+
+// Longer runs for signals: a step takes about a millisecond, so that they are killed in the middle.
+std::vector<std::string> long_run(const std::string& config, const std::string& run) {
+  return {"train", config, "--out", run, "--set", "train.steps=400", "--set", "checkpoint.every=25", "--set", "checkpoint.keep=0",
+          "--set", "run.deterministic=true", "--set", "eval.every=100"};
+}
+
+void wait_for(const fs::path& path) {
+  for (int i = 0; i < 6000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+TEST_F(Program, Kill9AndResumeEqualTheUninterruptedRun) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const std::string whole = std::string("whole-") + precision, broken = std::string("broken-") + precision;
+    auto arguments = long_run(config_, whole);
+    arguments.insert(arguments.end(), {"--set", std::string("run.precision=") + precision});
+    ASSERT_EQ(program(arguments).code, 0);
+    arguments[3] = broken;
+    Started started(arguments, folder_.path());
+    wait_for(checkpoint_path(folder_.path() / broken, 225));  // adapters came at step 200
+    kill(started.pid(), SIGKILL);
+    started.wait();
+    arguments.push_back("--resume");
+    const auto resumed = program(arguments);
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+      EXPECT_EQ(read_all(checkpoint_path(folder_.path() / whole, 400) / file), read_all(checkpoint_path(folder_.path() / broken, 400) / file)) << file;
+    const auto left = read_step_metrics(folder_.path() / whole / "metrics.jsonl"), right = read_step_metrics(folder_.path() / broken / "metrics.jsonl");
+    ASSERT_EQ(left.size(), 400u);
+    ASSERT_EQ(right.size(), 400u);
+    for (std::size_t i = 0; i < 400; ++i) {
+      ASSERT_EQ(left[i].loss, right[i].loss);
+      ASSERT_EQ(left[i].grad_norm, right[i].grad_norm);
+    }
+    EXPECT_EQ(read_all(folder_.path() / whole / "eval.jsonl"), read_all(folder_.path() / broken / "eval.jsonl"));
+  }
+}
+
+TEST_F(Program, SignalsWriteACheckpointAndExitWith3) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const std::string run = "run-" + std::to_string(signal);
+    auto arguments = long_run(config_, run);
+    arguments[5] = "train.steps=100000";
+    Started started(arguments, folder_.path());
+    wait_for(folder_.path() / run / "metrics.jsonl");
+    kill(started.pid(), signal);
+    const auto ended = started.wait();
+    EXPECT_EQ(ended.code, 3) << ended.err;
+    const auto newest = newest_checkpoint(folder_.path() / run);
+    ASSERT_TRUE(newest.has_value());
+    EXPECT_EQ(static_cast<std::size_t>(CheckpointReader(*newest).state().step), read_step_metrics(folder_.path() / run / "metrics.jsonl").size());
+    EXPECT_NE(ended.out.find("--resume"), std::string::npos) << ended.out;
+  }
+}
+
+TEST_F(Program, BenchmarksWriteTheirRows) {
+  const auto ended = program({"bench", "step", "--model", "tiny", "--vocab", "128", "--batch", "2", "--repeats", "2", "--precision", "fp32", "--json", "results.json"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const auto json = nlohmann::json::parse(read_all(folder_.path() / "results.json"));
+  EXPECT_EQ(json.at("rows").size(), 6u);
+  EXPECT_NE(json.at("command").get<std::string>().find("bench step --model tiny"), std::string::npos);
+  EXPECT_EQ(program({"bench", "matmul", "--shape", "64x64", "--tokens", "16", "--repeats", "1"}).code, 0);
+  EXPECT_EQ(program({"bench", "infer", "--model", "tiny", "--vocab", "128", "--prompt", "8", "--tokens", "4", "--repeats", "1"}).code, 0);
+}
+
+}  // namespace
+}  // namespace filigree

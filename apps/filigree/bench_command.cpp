@@ -45,7 +45,9 @@ Pattern pattern_named(const std::string& text) {
 }
 
 // Vocabularies of presets that leave it to the tokenizer.
-std::int64_t default_vocab(const ModelConfig& model) { return model.vocab > 0 ? model.vocab : 2048; }
+std::int64_t default_vocab(const ModelConfig& model) {
+  return model.vocab > 0 ? model.vocab : 2048;
+}
 
 Config model_config(const Options& options, const std::string& precision) {
   Config config;
@@ -83,11 +85,14 @@ void run_matmul(const Options& options) {
     for (const std::string& shape : options.shapes) {
       long long inputs = 0, outputs = 0;
       int used = 0;
-      const bool read = std::sscanf(shape.c_str(), "%lldx%lld%n", &inputs, &outputs, &used) == 2 && static_cast<std::size_t>(used) == shape.size();
-      require_user(read && inputs > 0 && outputs > 0, "--shape: " + shape + "; it must be INPUTSxOUTPUTS, e.g. 768x3072");
+      const bool read = std::sscanf(shape.c_str(), "%lldx%lld%n", &inputs, &outputs, &used) == 2 &&
+                        static_cast<std::size_t>(used) == shape.size();
+      require_user(read && inputs > 0 && outputs > 0,
+                   "--shape: " + shape + "; it must be INPUTSxOUTPUTS, e.g. 768x3072");
       const Pattern pattern = pattern_named(options.pattern);
       require_user(inputs % pattern.of == 0 && outputs % pattern.of == 0,
-                   "--shape: " + shape + "; both widths must be multiples of " + std::to_string(pattern.of) + " for the pattern " + options.pattern);
+                   "--shape: " + shape + "; both widths must be multiples of " + std::to_string(pattern.of) +
+                       " for the pattern " + options.pattern);
       append(rows, benchmark_matmul(*device, {.inputs = inputs,
                                               .outputs = outputs,
                                               .tokens = options.tokens,
@@ -127,8 +132,12 @@ void add_common(CLI::App& command, Options& options) {
   command.add_option("--json", options.json, "write or update a results file")->type_name("FILE");
   command.add_option("--precision", options.precisions, "fp32, bf16")->capture_default_str()->delimiter(',');
   command.add_option("--pattern", options.pattern, "of the sparse rows")->capture_default_str();
-  command.add_option("--repeats", options.repeats, "timed rounds; the median counts")->capture_default_str()->check(CLI::PositiveNumber);
-  command.add_option("--threads", options.threads, "0: all processors")->capture_default_str()->check(CLI::NonNegativeNumber);
+  command.add_option("--repeats", options.repeats, "timed rounds; the median counts")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command.add_option("--threads", options.threads, "0: all processors")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_model(CLI::App& command, Options& options) {
@@ -144,13 +153,16 @@ void add_model(CLI::App& command, Options& options) {
 void add_bench_command(CLI::App& program, std::vector<std::string> command_line) {
   const auto options = std::make_shared<Options>();
   options->command = std::move(command_line);
-  CLI::App* bench = program.add_subcommand("bench", "measures speed and memory, always with the dense row beside the sparse one");
+  CLI::App* bench =
+      program.add_subcommand("bench", "measures speed and memory, always with the dense row beside the sparse one");
   bench->require_subcommand(1);
 
   CLI::App* matmul = bench->add_subcommand("matmul", "the three products of a linear layer");
   add_common(*matmul, *options);
   matmul->add_option("--shape", options->shapes, "INPUTSxOUTPUTS")->capture_default_str()->delimiter(',');
-  matmul->add_option("--tokens", options->tokens, "rows of the input; up to 8: decoding")->capture_default_str()->check(CLI::PositiveNumber);
+  matmul->add_option("--tokens", options->tokens, "rows of the input; up to 8: decoding")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   matmul->callback([options] { run_matmul(*options); });
 
   CLI::App* step = bench->add_subcommand("step", "whole training steps");
@@ -162,8 +174,12 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   CLI::App* infer = bench->add_subcommand("infer", "reading a prompt and decoding");
   add_common(*infer, *options);
   add_model(*infer, *options);
-  infer->add_option("--prompt", options->prompt, "tokens of the prompt")->capture_default_str()->check(CLI::PositiveNumber);
-  infer->add_option("--tokens", options->decoded, "tokens decoded a round")->capture_default_str()->check(CLI::PositiveNumber);
+  infer->add_option("--prompt", options->prompt, "tokens of the prompt")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  infer->add_option("--tokens", options->decoded, "tokens decoded a round")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   infer->callback([options] { run_infer(*options); });
 
   bench->footer(

@@ -36,12 +36,13 @@ TrainingData find_data(const Options& options, const LoadedModel& loaded) {
     config.tokenizer = "";
   }
   // Text that was prepared into the run lies beside its checkpoints.
-  const TrainingData data =
-      find_training_data(config, {.run_folder = loaded.checkpoint.parent_path().parent_path(), .progress = stderr, .stop = interrupt_requested});
+  const TrainingData data = find_training_data(
+      config,
+      {.run_folder = loaded.checkpoint.parent_path().parent_path(), .progress = stderr, .stop = interrupt_requested});
   require_user(!data.val.empty(), "the run has no validation data; name some with --data");
   require_user(!data.tokenizer || !loaded.tokenizer || data.tokenizer->identity() == loaded.tokenizer->identity(),
-               "--data: made with tokenizer " + (data.tokenizer ? data.tokenizer->identity() : "") + ", but the model was trained with " +
-                   (loaded.tokenizer ? loaded.tokenizer->identity() : ""));
+               "--data: made with tokenizer " + (data.tokenizer ? data.tokenizer->identity() : "") +
+                   ", but the model was trained with " + (loaded.tokenizer ? loaded.tokenizer->identity() : ""));
   return data;
 }
 
@@ -52,11 +53,12 @@ void run(const Options& options) {
   const LoadedModel loaded = load_model(*device, options.path, options.overrides);
   const TrainingData data = find_data(options, loaded);
   const DatasetView view(data.val, loaded.config.model.vocab);
-  Activations activations(*device, loaded.config.model, loaded.config.run.precision, options.batch, loaded.config.model.context,
-                          Recompute::inference);
+  Activations activations(*device, loaded.config.model, loaded.config.run.precision, options.batch,
+                          loaded.config.model.context, Recompute::inference);
   PlanTable plans(!loaded.config.run.deterministic);
   loaded.model->plan(*device, plans, options.batch * loaded.config.model.context);
-  Progress progress(options.json ? nullptr : stderr, "perplexity", options.tokens > 0 ? std::min(options.tokens, view.tokens() - 1) : view.tokens() - 1);
+  Progress progress(options.json ? nullptr : stderr, "perplexity",
+                    options.tokens > 0 ? std::min(options.tokens, view.tokens() - 1) : view.tokens() - 1);
   const Perplexity result = perplexity(*device, *loaded.model, activations, view,
                                        {.batch = options.batch,
                                         .max_tokens = options.tokens,
@@ -64,9 +66,14 @@ void run(const Options& options) {
                                         .progress = [&](std::int64_t done, std::int64_t) { progress.update(done); }});
   progress.finish(std::to_string(result.targets) + " tokens");
   if (options.json) {
-    nlohmann::ordered_json json = {{"checkpoint", loaded.checkpoint.string()}, {"step", loaded.step}, {"task", "perplexity"},
-                                   {"loss", result.loss}, {"perplexity", result.perplexity}, {"bits_per_byte", nullptr},
-                                   {"tokens", result.targets}, {"unigram_entropy", nullptr}};
+    nlohmann::ordered_json json = {{"checkpoint", loaded.checkpoint.string()},
+                                   {"step", loaded.step},
+                                   {"task", "perplexity"},
+                                   {"loss", result.loss},
+                                   {"perplexity", result.perplexity},
+                                   {"bits_per_byte", nullptr},
+                                   {"tokens", result.targets},
+                                   {"unigram_entropy", nullptr}};
     if (std::isfinite(result.bits_per_byte)) json["bits_per_byte"] = result.bits_per_byte;
     if (data.val_unigram_entropy > 0.0) json["unigram_entropy"] = data.val_unigram_entropy;
     std::printf("%s\n", json.dump(2).c_str());
@@ -77,7 +84,8 @@ void run(const Options& options) {
               static_cast<long long>(result.targets), result.perplexity);
   if (std::isfinite(result.bits_per_byte)) std::printf("bits per byte  %.4f\n", result.bits_per_byte);
   if (data.val_unigram_entropy > 0.0)
-    std::printf("unigram        %.4f nats a token: the loss of knowing only how often each token occurs\n", data.val_unigram_entropy);
+    std::printf("unigram        %.4f nats a token: the loss of knowing only how often each token occurs\n",
+                data.val_unigram_entropy);
 }
 
 }  // namespace
@@ -85,12 +93,18 @@ void run(const Options& options) {
 void add_eval_command(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = program.add_subcommand("eval", "scores a model");
-  command->add_option("model", options->path, "a run, or one of its checkpoints")->required()->type_name("RUN|CHECKPOINT");
+  command->add_option("model", options->path, "a run, or one of its checkpoints")
+      ->required()
+      ->type_name("RUN|CHECKPOINT");
   command->add_option("--task", options->task, "perplexity (with bits per byte)")->capture_default_str();
-  command->add_option("--data", options->data, "token shards or a data folder, in place of the run's validation data")->type_name("PATH...");
-  command->add_option("--tokens", options->tokens, "score about this many tokens; 0: all")->capture_default_str()->check(CLI::NonNegativeNumber);
+  command->add_option("--data", options->data, "token shards or a data folder, in place of the run's validation data")
+      ->type_name("PATH...");
+  command->add_option("--tokens", options->tokens, "score about this many tokens; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--batch", options->batch, "sequences at once")->capture_default_str();
-  command->add_option("--set", options->overrides, "overrides a key of the model's configuration, e.g. run.precision=fp32")
+  command
+      ->add_option("--set", options->overrides, "overrides a key of the model's configuration, e.g. run.precision=fp32")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command->add_flag("--json", options->json, "print one JSON object");

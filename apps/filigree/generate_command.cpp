@@ -74,17 +74,28 @@ void run(const Options& options) {
 void add_generate_command(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = program.add_subcommand("generate", "continues a text");
-  command->add_option("model", options->path, "a run, or one of its checkpoints")->required()->type_name("RUN|CHECKPOINT");
-  command->add_option("--prompt", options->prompt, "the text to continue; \"\" starts a new document")->required()->type_name("TEXT");
-  command->add_option("--tokens", options->tokens, "at most this many tokens; fewer where the model ends the document")->capture_default_str();
-  command->add_option("--temperature", options->sampling.temperature, "0: always the most likely token")->capture_default_str();
-  command->add_option("--top-k", options->sampling.top_k, "choose among the k most likely; 0: all")->capture_default_str();
-  command->add_option("--top-p", options->sampling.top_p, "choose among the most likely that together have this probability")->capture_default_str();
+  command->add_option("model", options->path, "a run, or one of its checkpoints")
+      ->required()
+      ->type_name("RUN|CHECKPOINT");
+  command->add_option("--prompt", options->prompt, "the text to continue; \"\" starts a new document")
+      ->required()
+      ->type_name("TEXT");
+  command->add_option("--tokens", options->tokens, "at most this many tokens; fewer where the model ends the document")
+      ->capture_default_str();
+  command->add_option("--temperature", options->sampling.temperature, "0: always the most likely token")
+      ->capture_default_str();
+  command->add_option("--top-k", options->sampling.top_k, "choose among the k most likely; 0: all")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", options->sampling.top_p,
+                   "choose among the most likely that together have this probability")
+      ->capture_default_str();
   command->add_option("--seed", options->sampling.seed, "equal seeds give equal text")->capture_default_str();
   command->add_option("--set", options->overrides, "overrides a key of the model's configuration")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  command->footer("Example:\n  filigree generate runs/quickstart-slope --prompt \"In the beginning\" --tokens 80 --seed 1\n");
+  command->footer(
+      "Example:\n  filigree generate runs/quickstart-slope --prompt \"In the beginning\" --tokens 80 --seed 1\n");
   command->callback([options] { run(*options); });
 }
 

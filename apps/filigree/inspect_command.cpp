@@ -1,9 +1,9 @@
 #include "inspect_command.h"
 
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <fmt/core.h>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +41,9 @@ void print(const ModelSummary& summary, const Config& config, const std::string&
   fmt::print("\n{:<14} {:>14} {:>14} {:>7}\n", "memory, bytes", "this model", "dense", "ratio");
   for (const MemorySummary& row : summary.memory)
     fmt::print("{:<14} {:>14} {:>14} {:>7}\n", row.purpose, row.bytes, row.dense_bytes,
-               row.dense_bytes == 0 ? "-" : fmt::format("{:.3f}", static_cast<double>(row.bytes) / static_cast<double>(row.dense_bytes)));
+               row.dense_bytes == 0
+                   ? "-"
+                   : fmt::format("{:.3f}", static_cast<double>(row.bytes) / static_cast<double>(row.dense_bytes)));
   fmt::print("{:<14} {:>14} {:>14} {:>7.3f}\n", "all", summary.bytes(), summary.dense_bytes(),
              static_cast<double>(summary.bytes()) / static_cast<double>(summary.dense_bytes()));
   fmt::print("sparse layers alone, adapters apart: {:.4f} of dense\n", summary.sparse_layers_ratio);
@@ -55,11 +57,13 @@ std::string check_masks(const Transformer& model) {
   for (const Linear* linear : model.linears()) {
     const LinearSpec& spec = linear->weight().spec();
     if (spec.method == "dense") continue;
-    require(linear->weight().describe().mask_valid, spec.name + ": a group keeps another number of entries than its pattern");
+    require(linear->weight().describe().mask_valid,
+            spec.name + ": a group keeps another number of entries than its pattern");
     ++layers;
     groups += spec.outputs * spec.inputs / spec.pattern.of;
   }
-  return layers == 0 ? "no sparse layer" : fmt::format("masks: {} groups of {} layers checked, all as their pattern says", groups, layers);
+  return layers == 0 ? "no sparse layer"
+                     : fmt::format("masks: {} groups of {} layers checked, all as their pattern says", groups, layers);
 }
 
 void run(const Options& options) {
@@ -69,8 +73,9 @@ void run(const Options& options) {
   std::string checks;
   if (is_config) {
     config = read_config(options.path, options.overrides);
-    require_user(config.model.vocab > 0,
-                 options.path + ": model.vocab is not given, and without data it is not known; add --set model.vocab=NUMBER");
+    require_user(
+        config.model.vocab > 0,
+        options.path + ": model.vocab is not given, and without data it is not known; add --set model.vocab=NUMBER");
   } else {
     const auto device = Device::cpu();
     const LoadedModel loaded = load_model(*device, options.path, options.overrides);
@@ -88,12 +93,15 @@ void run(const Options& options) {
 
 void add_inspect_command(CLI::App& program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = program.add_subcommand("inspect", "shows a model's layers, masks and memory beside the dense model's");
+  CLI::App* command =
+      program.add_subcommand("inspect", "shows a model's layers, masks and memory beside the dense model's");
   command->add_option("what", options->path, "a run, a checkpoint, or a configuration file (laid out, not allocated)")
       ->required()
       ->type_name("RUN|CHECKPOINT|CONFIG");
   command->add_flag("--inference", options->inference, "memory of the model in use instead of in training");
-  command->add_option("--set", options->overrides, "overrides a key of the configuration")->type_name("KEY=VALUE")->allow_extra_args(false);
+  command->add_option("--set", options->overrides, "overrides a key of the configuration")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   command->add_flag("--json", options->json, "print one JSON object");
   command->footer("Example:\n  filigree inspect configs/gpt2-124m-slope.toml --set model.vocab=50257\n");
   command->callback([options] { run(*options); });

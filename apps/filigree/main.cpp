@@ -6,9 +6,9 @@
 #include <new>
 #include <string>
 
+#include "bench_command.h"
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "bench_command.h"
 #include "eval_command.h"
 #include "generate_command.h"
 #include "inspect_command.h"
@@ -36,7 +36,8 @@ void require_known_command(const CLI::App& program, int argc, char** argv) {
     if (command->get_name() == argv[1]) return;
     names += (names.empty() ? "" : ", ") + command->get_name();
   }
-  throw filigree::UserError("there is no command '" + std::string(argv[1]) + "'; there are " + names + "; see filigree --help");
+  throw filigree::UserError("there is no command '" + std::string(argv[1]) + "'; there are " + names +
+                            "; see filigree --help");
 }
 
 int fail(const char* text, int code) {
@@ -69,10 +70,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::RuntimeError& ended) {  // a command's own exit code
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    return fail((std::string(error.what()) + "; see filigree " +
-                 (program.get_subcommands().empty() ? "" : program.get_subcommands().front()->get_name() + " ") + "--help")
-                    .c_str(),
-                2);
+    return fail(
+        (std::string(error.what()) + "; see filigree " +
+         (program.get_subcommands().empty() ? "" : program.get_subcommands().front()->get_name() + " ") + "--help")
+            .c_str(),
+        2);
   } catch (const filigree::UserError& error) {
     return fail(error.what(), 2);
   } catch (const filigree::Interrupted& error) {

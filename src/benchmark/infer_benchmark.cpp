@@ -53,9 +53,10 @@ class Contestant {
 
 std::vector<ResultRow> benchmark_infer(Device& device, const InferBenchmark& benchmark) {
   const Config& config = benchmark.config;
-  require_user(benchmark.prompt >= 1 && benchmark.tokens >= 1 && benchmark.prompt + benchmark.tokens <= config.model.context,
-               "--prompt " + std::to_string(benchmark.prompt) + " and --tokens " + std::to_string(benchmark.tokens) +
-                   ": together at most the model's context, " + std::to_string(config.model.context));
+  require_user(
+      benchmark.prompt >= 1 && benchmark.tokens >= 1 && benchmark.prompt + benchmark.tokens <= config.model.context,
+      "--prompt " + std::to_string(benchmark.prompt) + " and --tokens " + std::to_string(benchmark.tokens) +
+          ": together at most the model's context, " + std::to_string(config.model.context));
   std::vector<std::unique_ptr<Contestant>> contestants;
   std::vector<std::function<void()>> prefills, decodes;
   for (const std::string& method : benchmark.methods) {

@@ -52,7 +52,8 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
   std::vector<ResultRow> rows;
   const auto measure = [&](const char* metric, const std::function<void(LinearWeight&)>& product) {
     std::vector<std::function<void()>> runs;
-    for (const Candidate& candidate : candidates) runs.push_back([&product, weight = candidate.weight] { product(*weight); });
+    for (const Candidate& candidate : candidates)
+      runs.push_back([&product, weight = candidate.weight] { product(*weight); });
     const std::vector<Measured> times = time_in_turn(runs, benchmark.repeats);
     for (std::size_t i = 0; i < times.size(); ++i) {
       ResultRow row;

@@ -19,8 +19,9 @@ Better direction(const std::string& metric) {
 }
 
 Json config_json(const ResultConfig& config) {
-  return {{"batch", config.batch},         {"sequence", config.sequence}, {"layers", config.layers},
-          {"precision", config.precision}, {"ranks", config.ranks},       {"threads", config.threads},
+  return {{"batch", config.batch},   {"sequence", config.sequence},
+          {"layers", config.layers}, {"precision", config.precision},
+          {"ranks", config.ranks},   {"threads", config.threads},
           {"seed", config.seed}};
 }
 
@@ -50,7 +51,8 @@ ResultContext result_context(const Device& device, const std::vector<std::string
   return {.device = device.description(), .command = fmt::format("{}", fmt::join(command, " "))};
 }
 
-void write_results(const std::filesystem::path& file, const ResultContext& context, const std::vector<ResultRow>& rows) {
+void write_results(const std::filesystem::path& file, const ResultContext& context,
+                   const std::vector<ResultRow>& rows) {
   constexpr std::uint64_t kLimit = std::uint64_t{256} << 20;
   Json document = {{"device", context.device},
                    {"driver", ""},
@@ -90,8 +92,8 @@ void write_results(const std::filesystem::path& file, const ResultContext& conte
 }
 
 std::string results_table(const std::vector<ResultRow>& rows) {
-  std::string text = fmt::format("{:<22} {:<10} {:<6} {:<20} {:>12} {:>12} {:>12}  {}\n", "case", "method", "type", "metric",
-                                 "median", "min", "max", "against its baseline");
+  std::string text = fmt::format("{:<22} {:<10} {:<6} {:<20} {:>12} {:>12} {:>12}  {}\n", "case", "method", "type",
+                                 "metric", "median", "min", "max", "against its baseline");
   for (const ResultRow& row : rows)
     text += fmt::format("{:<22} {:<10} {:<6} {:<20} {:>12.3f} {:>12.3f} {:>12.3f}  {}\n", row.name, row.method,
                         row.config.precision, row.metric, row.measured.median, row.measured.min, row.measured.max,

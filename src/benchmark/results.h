@@ -1,8 +1,8 @@
 // Benchmark results as rows of JSON: what every published figure is quoted from.
 //
-// A file is one object with `device`, `driver`, `libraries`, `commit`, `command` and `rows`. Writing into a file replaces
-// the rows of equal case, method, config and metric and keeps the others, so that a file grows over several runs; each
-// row therefore carries its own device, commit and command.
+// A file is one object with `device`, `driver`, `libraries`, `commit`, `command` and `rows`. Writing into a file
+// replaces the rows of equal case, method, config and metric and keeps the others, so that a file grows over several
+// runs; each row therefore carries its own device, commit and command.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Measured {
 };
 
 struct ResultConfig {
-  std::int64_t batch = 1;      // sequences, or rows of a product
+  std::int64_t batch = 1;  // sequences, or rows of a product
   std::int64_t sequence = 1;
   std::int64_t layers = 1;
   std::string precision = {};  // "fp32", "bf16"
@@ -32,10 +32,10 @@ struct ResultConfig {
 enum class Better : std::uint8_t { smaller, larger, quotient };  // quotient: value / baseline as it is (bytes)
 
 struct ResultRow {
-  std::string name;      // "gpt2-124m", "matmul-768x3072"
-  std::string method;    // "dense", "slope", ...
+  std::string name;    // "gpt2-124m", "matmul-768x3072"
+  std::string method;  // "dense", "slope", ...
   ResultConfig config;
-  std::string metric;    // "step_ms", "tokens_per_s", ...
+  std::string metric;  // "step_ms", "tokens_per_s", ...
   Measured measured;
   std::string baseline;  // the method that it stands beside; "" for none
   double ratio = 0.0;    // above 1 is better than the baseline; 0 without one

@@ -10,7 +10,8 @@
 namespace filigree {
 namespace {
 
-// A model that trains on one random batch again and again. It has a device of its own, so that its memory is counted alone.
+// A model that trains on one random batch again and again. It has a device of its own, so that its memory is counted
+// alone.
 class Contestant {
  public:
   Contestant(Config config, std::int64_t batch)
@@ -27,14 +28,17 @@ class Contestant {
     const Random random(config_.run.seed, RandomPurpose::benchmark);
     const auto vocab = static_cast<std::uint32_t>(config_.model.vocab);
     for (std::int64_t i = 0; i < tokens_.view().count(); ++i) {
-      tokens_.view().as<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i), vocab));
-      targets_.view().as<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i + 1), vocab));
+      tokens_.view().as<std::int32_t>()[i] =
+          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i), vocab));
+      targets_.view().as<std::int32_t>()[i] =
+          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i + 1), vocab));
     }
   }
 
   void step() {
     model_.zero_gradients(*device_);
-    model_.train_batch(*device_, activations_, tokens_, targets_, 1.0f / static_cast<float>(tokens_.view().count()), false);
+    model_.train_batch(*device_, activations_, tokens_, targets_, 1.0f / static_cast<float>(tokens_.view().count()),
+                       false);
     const std::vector<Parameter*> parameters = model_.parameters();
     const double norm = gradient_norm(*device_, parameters);
     adamw_step(*device_, parameters, config_.train, {.lr = 1e-4, .t = ++t_}, {}, norm > 1.0 ? 1.0 / norm : 1.0);

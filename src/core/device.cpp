@@ -36,7 +36,9 @@ void* Device::scratch(Scratch slot, std::size_t bytes) {
   return buffer.data();
 }
 
-std::unique_ptr<Device> Device::plan() { return std::unique_ptr<Device>(new Device(Memory::Kind::plan)); }
+std::unique_ptr<Device> Device::plan() {
+  return std::unique_ptr<Device>(new Device(Memory::Kind::plan));
+}
 
 std::unique_ptr<Device> Device::cpu(int threads) {
   std::unique_ptr<Device> device(new Device(Memory::Kind::real));

@@ -64,9 +64,9 @@ class Device {
 
 // What this processor can do, read once from cpuid.
 struct CpuFeatures {
-  bool avx2 = false;         // with FMA
-  bool avx512 = false;       // F, BW, DQ, VL
-  bool avx512_vbmi2 = false; // byte and word expand / compress
+  bool avx2 = false;          // with FMA
+  bool avx512 = false;        // F, BW, DQ, VL
+  bool avx512_vbmi2 = false;  // byte and word expand / compress
   bool avx512_bf16 = false;
   bool amx_bf16 = false;
 };

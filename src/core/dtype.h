@@ -33,20 +33,28 @@ enum class DType : std::uint8_t { f32, bf16, i32, u8 };
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return 4;
-    case DType::bf16: return 2;
-    case DType::i32: return 4;
-    case DType::u8: return 1;
+    case DType::f32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::i32:
+      return 4;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
 
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "fp32";
-    case DType::bf16: return "bf16";
-    case DType::i32: return "int32";
-    case DType::u8: return "uint8";
+    case DType::f32:
+      return "fp32";
+    case DType::bf16:
+      return "bf16";
+    case DType::i32:
+      return "int32";
+    case DType::u8:
+      return "uint8";
   }
   return "?";
 }
@@ -65,7 +73,8 @@ inline constexpr DType dtype_of<std::int32_t> = DType::i32;
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 
-// Calls body.operator()<T>() with the compute type that `dtype` names: the only switch over fp32 and bf16 in the engine.
+// Calls body.operator()<T>() with the compute type that `dtype` names: the only switch over fp32 and bf16 in the
+// engine.
 template <typename Body>
 auto with_compute_type(DType dtype, Body&& body) {
   if (dtype == DType::f32) return body.template operator()<float>();

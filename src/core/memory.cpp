@@ -48,7 +48,8 @@ void* Memory::allocate_zeroed(Purpose purpose, std::size_t bytes) const {
   void* data = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
   if (data == nullptr)
     throw Error("out of memory: " + std::to_string(bytes) + " bytes for " + std::string(name_of(purpose)) + ", " +
-                std::to_string(total()) + " bytes already held; a smaller train.micro_batch or model.context needs less");
+                std::to_string(total()) +
+                " bytes already held; a smaller train.micro_batch or model.context needs less");
   std::memset(data, 0, rounded);
   return data;
 }

@@ -13,7 +13,17 @@
 
 namespace filigree {
 
-enum class Purpose : std::uint8_t { weights, metadata, masters, moments, gradients, activations, workspace, cache, data };
+enum class Purpose : std::uint8_t {
+  weights,
+  metadata,
+  masters,
+  moments,
+  gradients,
+  activations,
+  workspace,
+  cache,
+  data
+};
 inline constexpr int kPurposeCount = 9;
 
 constexpr std::string_view name_of(Purpose purpose) {
@@ -64,8 +74,9 @@ class OwnedTensor {
   Tensor view_;
 };
 
-// Allocates and counts, or, as a plan, only counts: its buffers have a size but no data, so that a model of any size can
-// be laid out and its bytes be known exactly, by the code that would allocate them. Not thread-safe: allocation happens at set-up, on one thread. It must outlive its Buffers.
+// Allocates and counts, or, as a plan, only counts: its buffers have a size but no data, so that a model of any size
+// can be laid out and its bytes be known exactly, by the code that would allocate them. Not thread-safe: allocation
+// happens at set-up, on one thread. It must outlive its Buffers.
 class Memory {
  public:
   enum class Kind : std::uint8_t { real, plan };

@@ -21,7 +21,7 @@ void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain, Body&
   const std::int64_t pieces = (count + grain - 1) / grain;
   const auto threads = static_cast<std::int64_t>(std::min<std::int64_t>(omp_get_max_threads(), pieces));
   if (threads > 1 && !omp_in_parallel()) {
-#pragma omp parallel num_threads(static_cast<int>(threads))
+#pragma omp parallel num_threads(static_cast <int>(threads))
     {
       const std::int64_t thread = omp_get_thread_num();
       const std::int64_t begin = pieces * thread / threads * grain;

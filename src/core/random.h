@@ -25,13 +25,15 @@ class Random {
  public:
   // `stream` separates layers or tensors, `step` separates steps, under one seed and purpose.
   Random(std::uint64_t seed, RandomPurpose purpose, std::uint32_t stream = 0, std::uint32_t step = 0)
-      : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32) ^ (static_cast<std::uint32_t>(purpose) * 0x9E3779B9u)},
+      : key_{static_cast<std::uint32_t>(seed),
+             static_cast<std::uint32_t>(seed >> 32) ^ (static_cast<std::uint32_t>(purpose) * 0x9E3779B9u)},
         stream_(stream),
         step_(step) {}
 
   // Four independent 32-bit words for element block `index`.
   std::array<std::uint32_t, 4> words(std::uint64_t index) const {
-    std::array<std::uint32_t, 4> x = {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), stream_, step_};
+    std::array<std::uint32_t, 4> x = {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                                      stream_, step_};
     std::uint32_t k0 = key_[0], k1 = key_[1];
     for (int round = 0; round < 10; ++round) {
       const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * x[0];

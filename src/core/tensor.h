@@ -26,9 +26,7 @@ class Shape {
 
   int rank() const { return rank_; }
   // Negative indices count from the innermost extent.
-  std::int64_t operator[](int axis) const {
-    return extents_[static_cast<std::size_t>(axis < 0 ? rank_ + axis : axis)];
-  }
+  std::int64_t operator[](int axis) const { return extents_[static_cast<std::size_t>(axis < 0 ? rank_ + axis : axis)]; }
   std::int64_t count() const {
     std::int64_t product = 1;
     for (int axis = 0; axis < rank_; ++axis) product *= extents_[static_cast<std::size_t>(axis)];
@@ -75,10 +73,18 @@ struct Tensor {
     Tensor view = *this;
     view.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin * row) * size_of(dtype);
     switch (shape.rank()) {
-      case 1: view.shape = {rows}; break;
-      case 2: view.shape = {rows, shape[1]}; break;
-      case 3: view.shape = {rows, shape[1], shape[2]}; break;
-      default: view.shape = {rows, shape[1], shape[2], shape[3]}; break;
+      case 1:
+        view.shape = {rows};
+        break;
+      case 2:
+        view.shape = {rows, shape[1]};
+        break;
+      case 3:
+        view.shape = {rows, shape[1], shape[2]};
+        break;
+      default:
+        view.shape = {rows, shape[1], shape[2], shape[3]};
+        break;
     }
     return view;
   }

@@ -10,8 +10,8 @@ Generator::Generator(Device& device, Transformer& model, std::int64_t vocabulary
     : device_(device),
       model_(model),
       vocabulary_(vocabulary > 0 ? std::min(vocabulary, model.model().vocab) : model.model().vocab),
-      activations_(device, model.model(), model.config().run.precision, 1, std::min(kPromptPiece, model.model().context),
-                   Recompute::inference),
+      activations_(device, model.model(), model.config().run.precision, 1,
+                   std::min(kPromptPiece, model.model().context), Recompute::inference),
       cache_(model.make_cache(device, 1, model.model().context)),
       tokens_(device.memory().tensor(Purpose::data, DType::i32, {1, activations_.sequence()})),
       logits_(device.memory().tensor(Purpose::activations, model.config().run.precision, {1, model.model().vocab})) {}

@@ -18,11 +18,12 @@ inline constexpr std::int64_t kPromptPiece = 256;
 // length can be made.
 class Generator {
  public:
-  // `vocabulary`: ids at and above it are never chosen, where a model has more entries than its tokenizer. 0: all may be.
+  // `vocabulary`: ids at and above it are never chosen, where a model has more entries than its tokenizer. 0: all may
+  // be.
   Generator(Device& device, Transformer& model, std::int64_t vocabulary = 0);
 
-  // Continues `prompt` (at least one token) by `count` tokens, or until `stop` returns true for a new token; calls it for
-  // each. Returns the new tokens.
+  // Continues `prompt` (at least one token) by `count` tokens, or until `stop` returns true for a new token; calls it
+  // for each. Returns the new tokens.
   std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt, std::int64_t count,
                                      const SamplingOptions& options, const std::function<bool(std::int32_t)>& stop);
 

@@ -21,7 +21,8 @@ Perplexity perplexity(Device& device, Transformer& model, Activations& activatio
   double sum = 0.0;
   Perplexity result;
   for (std::int64_t first = 0; first < loader.sequences() && result.targets < total; first += options.batch) {
-    result.targets += loader.batch(first, options.batch, tokens.view().as<std::int32_t>(), targets.view().as<std::int32_t>());
+    result.targets +=
+        loader.batch(first, options.batch, tokens.view().as<std::int32_t>(), targets.view().as<std::int32_t>());
     sum += model.loss(device, activations, tokens, targets);
     if (options.progress) options.progress(result.targets, total);
     if (interrupt_requested()) throw Interrupted("interrupted");

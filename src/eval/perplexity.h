@@ -10,9 +10,9 @@
 namespace filigree {
 
 struct PerplexityOptions {
-  std::int64_t batch = 1;            // sequences at once; activations must have room for batch x context
-  std::int64_t max_tokens = 0;       // stop after about so many targets; 0: all
-  double bytes_per_token = 0.0;      // of the text behind the tokens; 0: unknown
+  std::int64_t batch = 1;        // sequences at once; activations must have room for batch x context
+  std::int64_t max_tokens = 0;   // stop after about so many targets; 0: all
+  double bytes_per_token = 0.0;  // of the text behind the tokens; 0: unknown
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};  // in targets
 };
 

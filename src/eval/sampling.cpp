@@ -14,8 +14,7 @@ void check_sampling(const SamplingOptions& options) {
                "--top-p: " + std::to_string(options.top_p) + "; it must be above 0 and at most 1");
 }
 
-Sampler::Sampler(const SamplingOptions& options)
-    : options_(options), random_(options.seed, RandomPurpose::sampling) {
+Sampler::Sampler(const SamplingOptions& options) : options_(options), random_(options.seed, RandomPurpose::sampling) {
   check_sampling(options);
 }
 
@@ -35,7 +34,8 @@ std::int32_t Sampler::sample(const Tensor& logits, std::int64_t index) {
   std::size_t count = candidates_.size();
   if (options_.top_k > 0 && static_cast<std::size_t>(options_.top_k) < count) {
     count = static_cast<std::size_t>(options_.top_k);
-    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(count), candidates_.end(), likelier);
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(count), candidates_.end(),
+                     likelier);
   }
   const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(count);
   std::sort(candidates_.begin(), end, likelier);

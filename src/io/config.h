@@ -14,107 +14,107 @@ namespace filigree {
 
 struct RunConfig {
   std::uint64_t seed = 1;
-  std::string device = "auto";       // auto | cpu
-  DType precision = DType::f32;      // fp32 | bf16
-  bool deterministic = false;        // a fixed rule instead of timing chooses each layer's kernel
-  bool require_sparse = false;       // a sparse layer that would run dense is an error
-  int threads = 0;                   // 0: all processors that the process may use
+  std::string device = "auto";   // auto | cpu
+  DType precision = DType::f32;  // fp32 | bf16
+  bool deterministic = false;    // a fixed rule instead of timing chooses each layer's kernel
+  bool require_sparse = false;   // a sparse layer that would run dense is an error
+  int threads = 0;               // 0: all processors that the process may use
 
   bool operator==(const RunConfig&) const = default;
 };
 
 // The resolved model: a preset fills these, keys beside it override them.
 struct ModelConfig {
-  std::string preset;                // "" when the shape is given by keys
-  std::string arch = "gpt2";         // gpt2 | opt | llama
+  std::string preset;         // "" when the shape is given by keys
+  std::string arch = "gpt2";  // gpt2 | opt | llama
   std::int64_t layers = 0;
   std::int64_t width = 0;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;         // 0: as heads
-  std::int64_t ffn = 0;              // 0: 4 x width (gpt2, opt); 8/3 x width rounded up to a multiple of 64 (llama)
-  std::int64_t vocab = 0;            // 0: the tokenizer's
+  std::int64_t kv_heads = 0;  // 0: as heads
+  std::int64_t ffn = 0;       // 0: 4 x width (gpt2, opt); 8/3 x width rounded up to a multiple of 64 (llama)
+  std::int64_t vocab = 0;     // 0: the tokenizer's
   std::int64_t context = 0;
   double norm_epsilon = 1e-5;
-  double rope_base = 10000.0;        // llama
-  bool tied = true;                  // head shares the embedding; default true for gpt2 and opt, false for llama
-  std::string init;                  // a run or checkpoint to start from
+  double rope_base = 10000.0;  // llama
+  bool tied = true;            // head shares the embedding; default true for gpt2 and opt, false for llama
+  std::string init;            // a run or checkpoint to start from
 
   bool operator==(const ModelConfig&) const = default;
 };
 
 struct DataConfig {
-  std::vector<std::string> train;    // shards or text; globs
+  std::vector<std::string> train;  // shards or text; globs
   std::vector<std::string> val;
-  std::string tokenizer;             // "bytes" | "spm:VOCAB" | FILE; "" takes the shards' own
+  std::string tokenizer;  // "bytes" | "spm:VOCAB" | FILE; "" takes the shards' own
 
   bool operator==(const DataConfig&) const = default;
 };
 
 struct TrainConfig {
   std::int64_t steps = 0;
-  std::int64_t batch_tokens = 0;     // tokens an optimizer step; a multiple of micro_batch x context
-  std::int64_t micro_batch = 0;      // sequences at once; 0: the whole batch
+  std::int64_t batch_tokens = 0;  // tokens an optimizer step; a multiple of micro_batch x context
+  std::int64_t micro_batch = 0;   // sequences at once; 0: the whole batch
   double lr = 1e-3;
-  std::string schedule = "cosine";   // cosine | linear | constant
-  std::int64_t warmup = 0;           // steps
-  double min_lr = 0.0;               // the schedule's end, as a fraction of lr
-  double weight_decay = 0.1;         // on the matrices of linear layers; never on embeddings, biases, norms
+  std::string schedule = "cosine";  // cosine | linear | constant
+  std::int64_t warmup = 0;          // steps
+  double min_lr = 0.0;              // the schedule's end, as a fraction of lr
+  double weight_decay = 0.1;        // on the matrices of linear layers; never on embeddings, biases, norms
   double beta1 = 0.9, beta2 = 0.95;
   double eps = 1e-8;
-  double clip = 1.0;                 // global gradient norm; 0: off
-  std::string recompute = "none";    // none | activation | block
-  std::string on_nonfinite = "stop"; // stop | skip
+  double clip = 1.0;                  // global gradient norm; 0: off
+  std::string recompute = "none";     // none | activation | block
+  std::string on_nonfinite = "stop";  // stop | skip
 
   bool operator==(const TrainConfig&) const = default;
 };
 
 // What can differ from layer to layer. A layer's name is e.g. "blocks.3.attention.qkv", "blocks.0.mlp.down", "head".
 struct WeightsConfig {
-  std::string method = "dense";      // dense | slope
+  std::string method = "dense";  // dense | slope
   Pattern pattern;
-  std::string mask = "random";       // random | magnitude
-  std::string column_mask = "dynamic"; // dynamic: chosen anew each step | fixed: at the start
-  double start = 0.0;                // fraction of the steps; before it dense
-  double dx_rescale = 1.0;           // factor on dX; 1 by default (slope.md 10.3)
-  std::string init_scale = "energy"; // energy: 1 / sqrt(kept energy) | none
+  std::string mask = "random";          // random | magnitude
+  std::string column_mask = "dynamic";  // dynamic: chosen anew each step | fixed: at the start
+  double start = 0.0;                   // fraction of the steps; before it dense
+  double dx_rescale = 1.0;              // factor on dX; 1 by default (slope.md 10.3)
+  std::string init_scale = "energy";    // energy: 1 / sqrt(kept energy) | none
   std::vector<std::string> dense_layers = {"blocks.0.attention.qkv", "head"};  // names with * wildcards
   struct Override {
-    std::string layers;              // a name with * wildcards, or "blocks.A-B.*" for a range of blocks
-    std::string method;              // "" keeps
-    std::string pattern;             // "" keeps
+    std::string layers;   // a name with * wildcards, or "blocks.A-B.*" for a range of blocks
+    std::string method;   // "" keeps
+    std::string pattern;  // "" keeps
 
     bool operator==(const Override&) const = default;
   };
-  std::vector<Override> overrides;   // [[weights.override]], later ones win
+  std::vector<Override> overrides;  // [[weights.override]], later ones win
 
   bool operator==(const WeightsConfig&) const = default;
 };
 
 struct AdaptersConfig {
-  std::int64_t rank = 0;             // 0: none
-  double start = 0.99;               // fraction of the steps at which they are inserted
-  std::string init = "normal";       // normal: N(0, 1) with 1/rank as published | scaled: N(0, 1/inputs)
-  double rewarm = 0.1;               // learning rate at insertion, as a share of the peak, falling to 0 at the end
+  std::int64_t rank = 0;        // 0: none
+  double start = 0.99;          // fraction of the steps at which they are inserted
+  std::string init = "normal";  // normal: N(0, 1) with 1/rank as published | scaled: N(0, 1/inputs)
+  double rewarm = 0.1;          // learning rate at insertion, as a share of the peak, falling to 0 at the end
 
   bool operator==(const AdaptersConfig&) const = default;
 };
 
 struct CheckpointConfig {
-  std::int64_t every = 0;            // steps; 0: only at the end and when stopped
-  std::int64_t keep = 2;             // newest kept; 0: all
+  std::int64_t every = 0;  // steps; 0: only at the end and when stopped
+  std::int64_t keep = 2;   // newest kept; 0: all
 
   bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct EvalConfig {
-  std::int64_t every = 0;            // steps; 0: only at the end
-  std::int64_t tokens = 0;           // at most this many validation tokens; 0: all
+  std::int64_t every = 0;   // steps; 0: only at the end
+  std::int64_t tokens = 0;  // at most this many validation tokens; 0: all
 
   bool operator==(const EvalConfig&) const = default;
 };
 
 struct LogConfig {
-  std::int64_t every = 10;           // steps between console lines; metrics.jsonl has every step
+  std::int64_t every = 10;  // steps between console lines; metrics.jsonl has every step
 
   bool operator==(const LogConfig&) const = default;
 };

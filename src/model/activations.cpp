@@ -8,7 +8,9 @@ std::int64_t qkv_width(const ModelConfig& model) {
   return (model.heads + 2 * model.kv_heads) * (model.width / model.heads);
 }
 
-std::int64_t up_width(const ModelConfig& model) { return model.arch == "llama" ? 2 * model.ffn : model.ffn; }
+std::int64_t up_width(const ModelConfig& model) {
+  return model.arch == "llama" ? 2 * model.ffn : model.ffn;
+}
 
 Recompute recompute_named(std::string_view name) {
   if (name == "activation") return Recompute::activation;

@@ -17,17 +17,17 @@ enum class Recompute : std::uint8_t { none, activation, block, inference };
 Recompute recompute_named(std::string_view name);
 
 struct BlockActivations {
-  Tensor sum1;            // (T, C) the residual stream that enters the block
-  Tensor normed1;         // (T, C)
-  Tensor mean1, rstd1;    // (T) fp32
-  Tensor qkv;             // (T, (H + 2G)·D) after rotary
-  Tensor attended;        // (T, H·D)
-  Tensor logsumexp;       // (B, H, S) fp32
-  Tensor sum2;            // (T, C) the residual stream after attention
-  Tensor normed2;         // (T, C)
-  Tensor mean2, rstd2;    // (T) fp32
-  Tensor up;              // (T, F), or (T, 2F) for swiglu
-  Tensor hidden;          // (T, F)
+  Tensor sum1;          // (T, C) the residual stream that enters the block
+  Tensor normed1;       // (T, C)
+  Tensor mean1, rstd1;  // (T) fp32
+  Tensor qkv;           // (T, (H + 2G)·D) after rotary
+  Tensor attended;      // (T, H·D)
+  Tensor logsumexp;     // (B, H, S) fp32
+  Tensor sum2;          // (T, C) the residual stream after attention
+  Tensor normed2;       // (T, C)
+  Tensor mean2, rstd2;  // (T) fp32
+  Tensor up;            // (T, F), or (T, 2F) for swiglu
+  Tensor hidden;        // (T, F)
 };
 
 class Activations {
@@ -43,8 +43,8 @@ class Activations {
   // Views for `batch` sequences of `sequence` tokens; their product must not exceed what was planned.
   BlockActivations block(std::int64_t index, std::int64_t batch, std::int64_t sequence) const;
 
-  // Shared by all blocks, (T, width) views: the output of a block's branch, the gradient of the residual stream, and two
-  // scratch arrays of the backward pass (a: qkv or MLP width; b: C or H·D).
+  // Shared by all blocks, (T, width) views: the output of a block's branch, the gradient of the residual stream, and
+  // two scratch arrays of the backward pass (a: qkv or MLP width; b: C or H·D).
   Tensor branch(std::int64_t tokens) const { return rows(branch_, tokens, width_); }
   Tensor dsum(std::int64_t tokens) const { return rows(dsum_, tokens, width_); }
   Tensor wide_gradient(std::int64_t tokens, std::int64_t columns) const { return rows(wide_, tokens, columns); }
@@ -67,7 +67,22 @@ class Activations {
     std::int64_t width = 0;  // elements a token
     std::int64_t copies = 0;
   };
-  enum Member { kSum1, kNormed1, kMean1, kRstd1, kQkv, kAttended, kLogsumexp, kSum2, kNormed2, kMean2, kRstd2, kUp, kHidden, kMembers };
+  enum Member {
+    kSum1,
+    kNormed1,
+    kMean1,
+    kRstd1,
+    kQkv,
+    kAttended,
+    kLogsumexp,
+    kSum2,
+    kNormed2,
+    kMean2,
+    kRstd2,
+    kUp,
+    kHidden,
+    kMembers
+  };
   Tensor member(Member which, std::int64_t block, std::int64_t tokens) const;
 
   std::int64_t batch_, sequence_, width_, heads_;

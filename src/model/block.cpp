@@ -55,9 +55,13 @@ std::vector<const Parameter*> Norm::parameters() const {
 
 namespace {
 
-std::string block_name(std::int64_t index) { return "blocks." + std::to_string(index); }
+std::string block_name(std::int64_t index) {
+  return "blocks." + std::to_string(index);
+}
 
-NormKind norm_kind(const ModelConfig& model) { return model.arch == "llama" ? NormKind::rms : NormKind::layer; }
+NormKind norm_kind(const ModelConfig& model) {
+  return model.arch == "llama" ? NormKind::rms : NormKind::layer;
+}
 
 Activation activation_of(const ModelConfig& model) {
   if (model.arch == "llama") return Activation::swiglu;

@@ -21,8 +21,8 @@ class Linear {
   const Adapter* adapter() const { return adapter_.get(); }
 
   void forward(Device& device, const Tensor& y, const Tensor& x);  // y (T, N), x (T, K)
-  // dx (T, K) is overwritten, or empty when nobody needs it. accumulate: add to the weight's gradient. The bias gradient
-  // always accumulates.
+  // dx (T, K) is overwritten, or empty when nobody needs it. accumulate: add to the weight's gradient. The bias
+  // gradient always accumulates.
   void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate);
 
   // A phase change: training goes on with another storage of the same weight.

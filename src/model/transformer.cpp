@@ -51,11 +51,11 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
     rotary_table_ = device.memory().tensor(Purpose::data, DType::f32, {model.context, model.width / model.heads});
     if (!device.memory().is_plan()) rotary_table(rotary_table_, model.rope_base);
   } else {
-    positions_ = std::make_unique<Parameter>(device,
-                                             ParameterOptions{.name = "embedding.positions",
-                                                              .shape = {model.context, model.width},
-                                                              .dtype = config.run.precision},
-                                             mode);
+    positions_ = std::make_unique<Parameter>(
+        device,
+        ParameterOptions{
+            .name = "embedding.positions", .shape = {model.context, model.width}, .dtype = config.run.precision},
+        mode);
   }
   const LinearFactory factory = [&](const std::string& name, std::int64_t inputs, std::int64_t outputs, bool bias) {
     return make_linear(device, name, inputs, outputs, bias);
@@ -92,8 +92,8 @@ void Transformer::initialize(Device& device) {
     if (linear == head_.get() && config_.model.tied) continue;
     const LinearSpec& spec = linear->weight().spec();
     const bool into_residual = spec.name.ends_with(".out") || spec.name.ends_with(".down");
-    linear->weight().initialize(device, draw(spec.name, {spec.outputs, spec.inputs}, into_residual ? residual : kDeviation),
-                                false);
+    linear->weight().initialize(
+        device, draw(spec.name, {spec.outputs, spec.inputs}, into_residual ? residual : kDeviation), false);
   }
   for (Parameter* parameter : parameters())
     if (parameter->name().ends_with(".gain")) fill(device, parameter->values(), 1.0f);

@@ -57,9 +57,9 @@ class Transformer {
   void insert_adapters(Device& device);
   bool has_adapters() const;
 
-  std::vector<Linear*> linears();              // head included, tied or not
+  std::vector<Linear*> linears();  // head included, tied or not
   std::vector<const Linear*> linears() const;
-  std::vector<Parameter*> parameters();        // each once
+  std::vector<Parameter*> parameters();  // each once
   std::vector<const Parameter*> parameters() const;
   void save(CheckpointSink& sink) const;
   void load(Device& device, const CheckpointSource& source, bool with_optimizer);
@@ -70,16 +70,17 @@ class Transformer {
  private:
   void forward_blocks(Device& device, Activations& activations, const Tensor& tokens, std::int64_t batch,
                       std::int64_t sequence);
-  double head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale, bool accumulate);
+  double head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
+                     bool accumulate);
   std::unique_ptr<Linear> make_linear(Device& device, const std::string& name, std::int64_t inputs,
                                       std::int64_t outputs, bool bias);
 
   Config config_;
   Mode mode_;
   bool dense_phase_;
-  OwnedTensor rotary_table_;                // (context, D) fp32, llama
-  Parameter tokens_;                        // (V, C)
-  std::unique_ptr<Parameter> positions_;    // (context, C); gpt2, opt
+  OwnedTensor rotary_table_;              // (context, D) fp32, llama
+  Parameter tokens_;                      // (V, C)
+  std::unique_ptr<Parameter> positions_;  // (context, C); gpt2, opt
   std::vector<std::unique_ptr<Block>> blocks_;
   Norm norm_;
   std::unique_ptr<Linear> head_;

@@ -17,8 +17,8 @@ struct GroupStep {
   std::int64_t t = 1;
 };
 
-// Updates every parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight decay reaches the parameters that
-// ask for it (ParameterOptions::decay).
+// Updates every parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight decay reaches the parameters
+// that ask for it (ParameterOptions::decay).
 void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const TrainConfig& train, GroupStep base,
                 GroupStep adapters, double clip);
 

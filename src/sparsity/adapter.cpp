@@ -34,7 +34,8 @@ void Adapter::initialize(Device& device) {
 void Adapter::forward(Device& device, const Tensor& y, const Tensor& x) {
   const std::int64_t tokens = x.count() / spec_.inputs;
   const Shape shape{tokens, spec_.rank};
-  const Tensor u{device.scratch(Scratch::layer, static_cast<std::size_t>(shape.count()) * size_of(spec_.dtype)), spec_.dtype, shape};
+  const Tensor u{device.scratch(Scratch::layer, static_cast<std::size_t>(shape.count()) * size_of(spec_.dtype)),
+                 spec_.dtype, shape};
   matmul(device, {.y = u, .a = x, .b = left_.values(), .transpose_b = true});
   matmul(device, {.y = y, .a = u, .b = right_.values(), .transpose_b = true, .accumulate = true, .scale = factor()});
 }
@@ -46,7 +47,8 @@ void Adapter::backward(Device& device, const Tensor& dx, const Tensor& dy, const
   // One scratch array in turn for u (recomputed: cheaper than keeping it) and du.
   const Tensor u{device.scratch(Scratch::layer, bytes), spec_.dtype, shape};
   matmul(device, {.y = u, .a = x, .b = left_.values(), .transpose_b = true});
-  matmul(device, {.y = right_.gradient(), .a = dy, .b = u, .transpose_a = true, .accumulate = accumulate, .scale = factor()});
+  matmul(device,
+         {.y = right_.gradient(), .a = dy, .b = u, .transpose_a = true, .accumulate = accumulate, .scale = factor()});
   const Tensor& du = u;
   matmul(device, {.y = du, .a = dy, .b = right_.values(), .scale = factor()});
   matmul(device, {.y = left_.gradient(), .a = du, .b = x, .transpose_a = true, .accumulate = accumulate});

@@ -14,11 +14,11 @@
 namespace filigree {
 
 struct AdapterSpec {
-  std::string name;           // the layer's
-  std::int64_t inputs = 0;    // K
-  std::int64_t outputs = 0;   // N
-  std::int64_t rank = 0;      // r
-  bool scaled_init = false;   // N(0, 1/K) and s = 1 in place of N(0, 1) and s = 1/r
+  std::string name;          // the layer's
+  std::int64_t inputs = 0;   // K
+  std::int64_t outputs = 0;  // N
+  std::int64_t rank = 0;     // r
+  bool scaled_init = false;  // N(0, 1/K) and s = 1 in place of N(0, 1) and s = 1/r
   DType dtype = DType::f32;
   Mode mode = Mode::training;
   std::uint64_t seed = 1;
@@ -29,8 +29,9 @@ class Adapter {
   Adapter(Device& device, const AdapterSpec& spec);
 
   void initialize(Device& device);
-  void forward(Device& device, const Tensor& y, const Tensor& x);                                       // y accumulates
-  void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate);  // dx accumulates
+  void forward(Device& device, const Tensor& y, const Tensor& x);  // y accumulates
+  void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                bool accumulate);  // dx accumulates
   // dense (N, K) fp32 += s · right · left.
   void merge_into(Device& device, const Tensor& dense);
 

@@ -7,12 +7,11 @@ namespace filigree {
 
 DenseWeight::DenseWeight(Device& device, const LinearSpec& spec)
     : LinearWeight(spec),
-      owned_(std::make_unique<Parameter>(device,
-                                         ParameterOptions{.name = spec.name + ".weight",
-                                                          .shape = {spec.outputs, spec.inputs},
-                                                          .dtype = spec.dtype,
-                                                          .decay = true},
-                                         spec.mode)),
+      owned_(std::make_unique<Parameter>(
+          device,
+          ParameterOptions{
+              .name = spec.name + ".weight", .shape = {spec.outputs, spec.inputs}, .dtype = spec.dtype, .decay = true},
+          spec.mode)),
       weight_(owned_.get()) {}
 
 DenseWeight::DenseWeight(const LinearSpec& spec, Parameter& shared) : LinearWeight(spec), weight_(&shared) {
@@ -35,10 +34,14 @@ std::vector<Parameter*> DenseWeight::parameters() {
   return owned_ ? std::vector<Parameter*>{weight_} : std::vector<Parameter*>{};
 }
 
-void DenseWeight::initialize(Device& device, const Tensor& dense, bool) { weight_->assign(device, dense); }
+void DenseWeight::initialize(Device& device, const Tensor& dense, bool) {
+  weight_->assign(device, dense);
+}
 
 void DenseWeight::expand(Device& device, const Tensor& dense, Content content) {
-  const Tensor& source = content == Content::m ? weight_->m() : content == Content::v ? weight_->v() : weight_->master();
+  const Tensor& source = content == Content::m   ? weight_->m()
+                         : content == Content::v ? weight_->v()
+                                                 : weight_->master();
   convert(device, dense, source);
 }
 
@@ -59,6 +62,8 @@ LayerDescription DenseWeight::describe() const {
           .backend = "dense"};
 }
 
-std::int64_t DenseWeight::bytes() const { return owned_ ? owned_->bytes() : 0; }
+std::int64_t DenseWeight::bytes() const {
+  return owned_ ? owned_->bytes() : 0;
+}
 
 }  // namespace filigree

@@ -42,17 +42,17 @@ void save_parameter(CheckpointSink& sink, const Parameter& parameter);
 void load_parameter(Device& device, const CheckpointSource& source, Parameter& parameter, bool with_optimizer);
 
 struct LinearSpec {
-  std::string name;                  // of the layer, e.g. "blocks.3.mlp.up"
-  std::int64_t inputs = 0;           // K
-  std::int64_t outputs = 0;          // N
-  DType dtype = DType::f32;          // of values and activations
+  std::string name;          // of the layer, e.g. "blocks.3.mlp.up"
+  std::int64_t inputs = 0;   // K
+  std::int64_t outputs = 0;  // N
+  DType dtype = DType::f32;  // of values and activations
   Mode mode = Mode::training;
   std::string method = "dense";
-  Pattern pattern = {};              // of sparse methods
-  std::string mask = "random";       // random | magnitude
-  bool fixed_column_mask = false;    // SLoPe: choose W^{R,C}'s columns once
-  float dx_rescale = 1.0f;           // SLoPe: factor on dx
-  bool scale_by_energy = true;       // initial values times 1 / sqrt(kept energy)
+  Pattern pattern = {};            // of sparse methods
+  std::string mask = "random";     // random | magnitude
+  bool fixed_column_mask = false;  // SLoPe: choose W^{R,C}'s columns once
+  float dx_rescale = 1.0f;         // SLoPe: factor on dx
+  bool scale_by_energy = true;     // initial values times 1 / sqrt(kept energy)
   std::uint64_t seed = 1;
 };
 
@@ -61,10 +61,10 @@ struct LayerDescription {
   std::string name;
   std::int64_t rows = 0, columns = 0;
   std::string method;
-  std::string pattern;               // "" when dense
+  std::string pattern;  // "" when dense
   double density = 1.0;
-  std::string backend;               // e.g. "forward sparse, dx sparse, dw sparse"
-  bool mask_valid = true;            // every group keeps what its pattern says
+  std::string backend;     // e.g. "forward sparse, dx sparse, dw sparse"
+  bool mask_valid = true;  // every group keeps what its pattern says
 };
 
 class LinearWeight {
@@ -89,10 +89,11 @@ class LinearWeight {
   // Rebuilds whatever is derived from the values (packed copies, second masks). Called after each optimizer step.
   virtual void refresh(Device& device) = 0;
 
-  // Sets values (and masks, by the spec's rule) from a dense matrix (N, K) in fp32. A fresh random matrix is scaled for the
-  // energy that the mask drops, where the spec says so; a trained one is taken as it is.
+  // Sets values (and masks, by the spec's rule) from a dense matrix (N, K) in fp32. A fresh random matrix is scaled for
+  // the energy that the mask drops, where the spec says so; a trained one is taken as it is.
   virtual void initialize(Device& device, const Tensor& dense, bool trained) = 0;
-  // The dense matrix (N, K), fp32, zeros where nothing is kept: of the values or, when training, their master; of m; of v.
+  // The dense matrix (N, K), fp32, zeros where nothing is kept: of the values or, when training, their master; of m; of
+  // v.
   enum class Content : std::uint8_t { values, m, v };
   virtual void expand(Device& device, const Tensor& dense, Content content) = 0;
 
@@ -102,7 +103,9 @@ class LinearWeight {
   virtual LayerDescription describe() const = 0;
   // Bytes of values, masks, gradient, master, moments and derived copies, as allocated.
   virtual std::int64_t bytes() const = 0;
-  std::int64_t dense_bytes() const { return Parameter::dense_bytes(spec_.inputs * spec_.outputs, spec_.dtype, spec_.mode); }
+  std::int64_t dense_bytes() const {
+    return Parameter::dense_bytes(spec_.inputs * spec_.outputs, spec_.dtype, spec_.mode);
+  }
 
  protected:
   LinearSpec spec_;

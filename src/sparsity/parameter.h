@@ -15,11 +15,11 @@ namespace filigree {
 enum class Mode : std::uint8_t { training, inference };
 
 struct ParameterOptions {
-  std::string name;            // as in checkpoints
-  Shape shape;                 // rows first; row-major
-  DType dtype = DType::f32;    // of the values; bf16 values get an fp32 master
-  bool decay = false;          // weight decay applies: matrices yes; biases, norms no
-  bool adapter = false;        // low-rank adapters have a step counter and a learning rate of their own
+  std::string name;          // as in checkpoints
+  Shape shape;               // rows first; row-major
+  DType dtype = DType::f32;  // of the values; bf16 values get an fp32 master
+  bool decay = false;        // weight decay applies: matrices yes; biases, norms no
+  bool adapter = false;      // low-rank adapters have a step counter and a learning rate of their own
 };
 
 class Parameter {

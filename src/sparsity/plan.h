@@ -1,6 +1,6 @@
 // Which kernel serves which product. Each distinct product of a run (its name, shape, pattern, types, tokens) is timed
-// once at start-up with every candidate; the fastest is taken, kept in the run and in each checkpoint, and used again on
-// resume. A rule without timing serves `run.deterministic`.
+// once at start-up with every candidate; the fastest is taken, kept in the run and in each checkpoint, and used again
+// on resume. A rule without timing serves `run.deterministic`.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,9 @@ namespace filigree {
 
 enum class Backend { sparse, dense };  // dense: the compressed operand is unpacked into shared workspace first
 
-constexpr const char* name_of(Backend backend) { return backend == Backend::sparse ? "sparse" : "dense-after-unpack"; }
+constexpr const char* name_of(Backend backend) {
+  return backend == Backend::sparse ? "sparse" : "dense-after-unpack";
+}
 
 struct PlanEntry {
   Backend backend = Backend::sparse;

@@ -1,13 +1,13 @@
-// SLoPe (Mozaffari et al., arXiv 2405.16325): a static N:M mask along the inputs, and a second pruning along the outputs
-// for the input gradient alone. All three products and all state work on compressed storage.
+// SLoPe (Mozaffari et al., arXiv 2405.16325): a static N:M mask along the inputs, and a second pruning along the
+// outputs for the input gradient alone. All three products and all state work on compressed storage.
 //
 //   forward   y  = x · (W^R)ᵀ
 //   backward  dx = c · dy · W^{R,C}        W^{R,C}: the N:M largest of each column group of W^R (c: dx_rescale)
 //             gradient = kept entries of dyᵀ · x
 //
-// The compressed values are the parameter, and the bit mask of W^R is the only record of the row mask: there is no dense
-// copy, no byte mask, no dense gradient. (W^{R,C})ᵀ, values and mask, is derived from W^R by refresh(), bit for bit a
-// function of W^R's values (and of the mask chosen first, when the column mask is fixed).
+// The compressed values are the parameter, and the bit mask of W^R is the only record of the row mask: there is no
+// dense copy, no byte mask, no dense gradient. (W^{R,C})ᵀ, values and mask, is derived from W^R by refresh(), bit for
+// bit a function of W^R's values (and of the mask chosen first, when the column mask is fixed).
 #pragma once
 
 #include "kernels/nm/nm_format.h"

@@ -74,7 +74,8 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
   std::error_code missing;
   for (const auto& entry : fs::directory_iterator(run / "checkpoints", missing)) {
     const std::string name = entry.path().filename().string();
-    const bool digits = name.size() == 13 && std::all_of(name.begin() + 5, name.end(), [](unsigned char c) { return std::isdigit(c); });
+    const bool digits =
+        name.size() == 13 && std::all_of(name.begin() + 5, name.end(), [](unsigned char c) { return std::isdigit(c); });
     if (entry.is_directory() && name.starts_with("step-") && digits) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
@@ -143,7 +144,8 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
       if (seal.bytes != expected.at("bytes").get<std::uint64_t>())
         throw damaged(folder / name, std::to_string(seal.bytes) + " bytes, but its state says " +
                                          std::to_string(expected.at("bytes").get<std::uint64_t>()));
-      if (seal.checksum != expected.at("crc32c").get<std::uint32_t>()) throw damaged(folder / name, "its checksum is wrong");
+      if (seal.checksum != expected.at("crc32c").get<std::uint32_t>())
+        throw damaged(folder / name, "its checksum is wrong");
     }
   } catch (const nlohmann::json::exception& error) {
     throw damaged(state_file, std::string("not a checkpoint's state (") + error.what() + ")");

@@ -23,11 +23,11 @@
 namespace filigree {
 
 struct CheckpointState {
-  std::int64_t step = 0;           // optimizer steps done
-  bool dense_phase = false;        // the sparse phase has not begun
+  std::int64_t step = 0;     // optimizer steps done
+  bool dense_phase = false;  // the sparse phase has not begun
   bool adapters = false;
   std::map<std::string, std::string> backends;  // of each planned product: "sparse" or "dense-after-unpack"
-  std::string tokenizer;           // identity, "" when the run has none
+  std::string tokenizer;                        // identity, "" when the run has none
 };
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, std::int64_t step);

@@ -8,11 +8,13 @@
 namespace filigree {
 
 std::string environment_json(const Device& device) {
-  const nlohmann::ordered_json json = {
-      {"version", build::kVersion},       {"commit", build::kCommit},
-      {"build_type", build::kBuildType},  {"compiler", build::kCompiler},
-      {"device", device.description()}, {"threads", device.threads()},
-      {"libraries", {{"oneDNN", dense_library_version()}}}};
+  const nlohmann::ordered_json json = {{"version", build::kVersion},
+                                       {"commit", build::kCommit},
+                                       {"build_type", build::kBuildType},
+                                       {"compiler", build::kCompiler},
+                                       {"device", device.description()},
+                                       {"threads", device.threads()},
+                                       {"libraries", {{"oneDNN", dense_library_version()}}}};
   return json.dump(2) + "\n";
 }
 

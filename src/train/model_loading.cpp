@@ -31,8 +31,9 @@ LoadedModel load_model(Device& device, const fs::path& path, std::span<const std
   if (fs::exists(loaded.checkpoint / "tokenizer.model")) {
     loaded.tokenizer = load_tokenizer(loaded.checkpoint / "tokenizer.model");
     require_user(loaded.tokenizer->identity() == reader.state().tokenizer,
-                 (loaded.checkpoint / "tokenizer.model").string() + ": not the tokenizer that this model was trained with (" +
-                     loaded.tokenizer->identity() + " in place of " + reader.state().tokenizer + ")");
+                 (loaded.checkpoint / "tokenizer.model").string() +
+                     ": not the tokenizer that this model was trained with (" + loaded.tokenizer->identity() +
+                     " in place of " + reader.state().tokenizer + ")");
   }
   loaded.model = std::make_unique<Transformer>(device, loaded.config, Mode::inference, reader.state().dense_phase);
   if (reader.state().adapters) loaded.model->insert_adapters(device);

@@ -5,8 +5,8 @@
 
 namespace filigree {
 
-// Takes a run's folder for this process. A new one is made, and removed again unless keep() was called: a mistake that is
-// found during set-up leaves nothing behind. Throws UserError when
+// Takes a run's folder for this process. A new one is made, and removed again unless keep() was called: a mistake that
+// is found during set-up leaves nothing behind. Throws UserError when
 //   - the folder exists and `resume` is false, or exists and is no run,
 //   - another process is training in it.
 class RunFolder {

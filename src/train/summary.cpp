@@ -40,8 +40,9 @@ struct Plan {
   Plan(const Config& config, Mode mode, std::int64_t activation_batch) : model(*device, config, mode, false) {
     if (config.adapters.rank > 0) model.insert_adapters(*device);
     if (activation_batch > 0)
-      activations = std::make_unique<Activations>(*device, config.model, config.run.precision, activation_batch, config.model.context,
-                                                  mode == Mode::training ? recompute_named(config.train.recompute) : Recompute::inference);
+      activations = std::make_unique<Activations>(
+          *device, config.model, config.run.precision, activation_batch, config.model.context,
+          mode == Mode::training ? recompute_named(config.train.recompute) : Recompute::inference);
   }
 };
 

@@ -27,9 +27,10 @@ constexpr std::int64_t kSkippedLimit = 10;
 
 std::string describe_model(const Config& config) {
   const ModelConfig& model = config.model;
-  return (model.preset.empty() ? model.arch : model.preset + " (" + model.arch + ")") + ", " + std::to_string(model.layers) +
-         " layers, width " + std::to_string(model.width) + ", " + std::to_string(model.heads) + " heads, vocabulary " +
-         std::to_string(model.vocab) + ", context " + std::to_string(model.context);
+  return (model.preset.empty() ? model.arch : model.preset + " (" + model.arch + ")") + ", " +
+         std::to_string(model.layers) + " layers, width " + std::to_string(model.width) + ", " +
+         std::to_string(model.heads) + " heads, vocabulary " + std::to_string(model.vocab) + ", context " +
+         std::to_string(model.context);
 }
 
 std::string describe_method(const Config& config) {
@@ -59,12 +60,15 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
 }
 
 void Trainer::open_data() {
-  data_ = find_training_data(config_.data, {.run_folder = folder_.path(), .progress = stderr, .stop = interrupt_requested});
+  data_ =
+      find_training_data(config_.data, {.run_folder = folder_.path(), .progress = stderr, .stop = interrupt_requested});
   std::int64_t& vocab = config_.model.vocab;
   require_user(vocab > 0 || data_.vocab() > 0,
-               "model.vocab: missing; the shards of data.train do not say which tokenizer made them: give its number of entries");
-  require_user(vocab == 0 || vocab >= data_.vocab(), "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
-                                                         std::to_string(data_.vocab()) + " entries; leave the key out to use its number");
+               "model.vocab: missing; the shards of data.train do not say which tokenizer made them: give its number "
+               "of entries");
+  require_user(vocab == 0 || vocab >= data_.vocab(),
+               "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
+                   std::to_string(data_.vocab()) + " entries; leave the key out to use its number");
   if (vocab == 0) vocab = data_.vocab();
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
@@ -81,22 +85,25 @@ void Trainer::compare_with_saved() const {
   for (const ConfigChange& change : difference(saved, config_))
     if (!change.resumable)
       problems += "\n  " + change.key + ": the run was started with " + change.before + ", now it is " + change.after;
-  require_user(problems.empty(), folder_.path().string() + ": --resume with a changed configuration; restore these keys or start a new run:" + problems);
+  require_user(problems.empty(),
+               folder_.path().string() +
+                   ": --resume with a changed configuration; restore these keys or start a new run:" + problems);
 }
 
 void Trainer::build_model() {
   const bool dense_phase = phase_start(config_.train, config_.weights.start) > 0;
   const std::int64_t micro = config_.train.micro_batch > 0 ? config_.train.micro_batch : sequences_;
   model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
-  activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision, micro, config_.model.context,
-                                               recompute_named(config_.train.recompute));
+  activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision, micro,
+                                               config_.model.context, recompute_named(config_.train.recompute));
   plans_.emplace(!config_.run.deterministic);
   if (!newest_checkpoint(folder_.path())) {
     if (config_.model.init.empty()) {
       model_->initialize(*device_);
     } else {
       const CheckpointReader source(find_checkpoint(config_.model.init));
-      require_user(source.state().tokenizer.empty() || !data_.tokenizer || source.state().tokenizer == data_.tokenizer->identity(),
+      require_user(source.state().tokenizer.empty() || !data_.tokenizer ||
+                       source.state().tokenizer == data_.tokenizer->identity(),
                    "model.init: " + config_.model.init + " was trained with tokenizer " + source.state().tokenizer +
                        ", but the data has " + (data_.tokenizer ? data_.tokenizer->identity() : ""));
       model_->load_initial(*device_, source);
@@ -130,12 +137,14 @@ void Trainer::change_phase(std::int64_t step) {
   if (sparse > 0 && step == sparse) {
     model_->start_sparse_phase(*device_);
     model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
-    console_.note("step " + std::to_string(step) + ": weights become " + config_.weights.method + " " + to_string(config_.weights.pattern));
+    console_.note("step " + std::to_string(step) + ": weights become " + config_.weights.method + " " +
+                  to_string(config_.weights.pattern));
     changed = true;
   }
   if (config_.adapters.rank > 0 && step == adapters) {
     model_->insert_adapters(*device_);
-    console_.note("step " + std::to_string(step) + ": adapters of rank " + std::to_string(config_.adapters.rank) + " inserted");
+    console_.note("step " + std::to_string(step) + ": adapters of rank " + std::to_string(config_.adapters.rank) +
+                  " inserted");
     changed = true;
   }
   if (changed) write_summary();
@@ -144,7 +153,8 @@ void Trainer::change_phase(std::int64_t step) {
 TrainOutcome Trainer::run() {
   const std::int64_t steps = config_.train.steps;
   if (first_step_ >= steps && !folder_.is_new()) {
-    console_.note(folder_.path().string() + ": finished at step " + std::to_string(first_step_) + "; nothing to do (raise train.steps to go on)");
+    console_.note(folder_.path().string() + ": finished at step " + std::to_string(first_step_) +
+                  "; nothing to do (raise train.steps to go on)");
     return TrainOutcome::already_finished;
   }
   metrics_ = std::make_unique<MetricsWriter>(folder_.path() / "metrics.jsonl");
@@ -175,8 +185,8 @@ void Trainer::train_step(std::int64_t step) {
   model_->zero_gradients(*device_);
   double loss = 0.0;
   for (std::int64_t first = 0; first < sequences_; first += micro)
-    loss += model_->train_batch(*device_, *activations_, tokens_.view().slice(first, micro), targets_.view().slice(first, micro),
-                                1.0f / static_cast<float>(targets), first > 0);
+    loss += model_->train_batch(*device_, *activations_, tokens_.view().slice(first, micro),
+                                targets_.view().slice(first, micro), 1.0f / static_cast<float>(targets), first > 0);
   loss /= static_cast<double>(targets);
 
   const std::vector<Parameter*> parameters = model_->parameters();
@@ -191,12 +201,14 @@ void Trainer::train_step(std::int64_t step) {
     model_->refresh(*device_);
     skipped_ = 0;
   } else {
-    const std::string what = "step " + std::to_string(step + 1) + ": the " + (std::isfinite(loss) ? "gradient" : "loss") + " is not finite";
+    const std::string what =
+        "step " + std::to_string(step + 1) + ": the " + (std::isfinite(loss) ? "gradient" : "loss") + " is not finite";
     const std::string advice = "; a lower train.lr, more train.warmup or a smaller train.clip may help";
     if (config_.train.on_nonfinite == "stop")
       throw Error(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
     if (++skipped_ >= kSkippedLimit)
-      throw Error(what + ", as in the " + std::to_string(kSkippedLimit - 1) + " steps before it: the run has diverged" + advice);
+      throw Error(what + ", as in the " + std::to_string(kSkippedLimit - 1) + " steps before it: the run has diverged" +
+                  advice);
     console_.warn(what + "; the step is skipped");
   }
 
@@ -213,7 +225,8 @@ void Trainer::train_step(std::int64_t step) {
   line_loss_ += loss;
   line_ms_ += ms;
   ++line_steps_;
-  if (done % std::max<std::int64_t>(config_.log.every, 1) == 0 || done == config_.train.steps || done == first_step_ + 1) {
+  if (done % std::max<std::int64_t>(config_.log.every, 1) == 0 || done == config_.train.steps ||
+      done == first_step_ + 1) {
     const auto count = static_cast<double>(line_steps_);
     console_.progress({.step = done,
                        .steps = config_.train.steps,
@@ -234,7 +247,8 @@ void Trainer::evaluate(std::int64_t step) {
                                        {.batch = activations_->batch(),
                                         .max_tokens = config_.eval.tokens,
                                         .bytes_per_token = data_.val_bytes_per_token});
-  EvalMetrics line{.step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
+  EvalMetrics line{
+      .step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
   if (std::isfinite(result.bits_per_byte)) line.values.emplace_back("bits_per_byte", result.bits_per_byte);
   evaluations_->append(line);
   console_.evaluation(line);
@@ -263,8 +277,9 @@ void Trainer::write_summary() {
   if (!config_.run.require_sparse) return;
   for (const LayerSummary& layer : summary.layers)
     require_user(layer.backend.find(name_of(Backend::dense)) == std::string::npos,
-                 "run.require_sparse: the layer " + layer.name + " (" + std::to_string(layer.rows) + " x " + std::to_string(layer.columns) +
-                     ") would run " + layer.backend + ", for that is faster here; see " + (folder_.path() / "plans.json").string());
+                 "run.require_sparse: the layer " + layer.name + " (" + std::to_string(layer.rows) + " x " +
+                     std::to_string(layer.columns) + ") would run " + layer.backend +
+                     ", for that is faster here; see " + (folder_.path() / "plans.json").string());
 }
 
 void Trainer::announce() {
@@ -288,9 +303,10 @@ void Trainer::finish() {
     const std::int32_t start = data_.tokenizer->end_of_text();
     std::string lines;
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-      const std::vector<std::int32_t> ids = generator.generate({&start, 1}, 96, {.temperature = 0.8, .top_p = 0.95, .seed = seed},
-                                                               [](std::int32_t) { return false; });
-      const nlohmann::ordered_json line = {{"step", config_.train.steps}, {"prompt", ""}, {"text", data_.tokenizer->decode(ids)}};
+      const std::vector<std::int32_t> ids = generator.generate(
+          {&start, 1}, 96, {.temperature = 0.8, .top_p = 0.95, .seed = seed}, [](std::int32_t) { return false; });
+      const nlohmann::ordered_json line = {
+          {"step", config_.train.steps}, {"prompt", ""}, {"text", data_.tokenizer->decode(ids)}};
       lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     }
     write_file_atomically(folder_.path() / "samples.jsonl", lines);

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "data/loader.h"
+#include "data/training_data.h"
 #include "model/transformer.h"
 #include "report/console.h"
 #include "report/metrics.h"
 #include "train/checkpoint.h"
-#include "data/training_data.h"
 #include "train/run_folder.h"
 
 namespace filigree {
@@ -29,8 +29,8 @@ class Trainer {
   // the data, the tokenizer. Throws UserError, and then leaves no folder behind that it made.
   Trainer(Config config, const TrainOptions& options, Console& console);
 
-  // Runs to train.steps, or until a signal asks to stop: then the step is finished and a checkpoint written. Throws Error
-  // when the loss or a gradient is not finite (train.on_nonfinite = "stop"); the last checkpoint stays as it was.
+  // Runs to train.steps, or until a signal asks to stop: then the step is finished and a checkpoint written. Throws
+  // Error when the loss or a gradient is not finite (train.on_nonfinite = "stop"); the last checkpoint stays as it was.
   TrainOutcome run();
 
   const Device& device() const { return *device_; }

@@ -57,7 +57,8 @@ TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
   ASSERT_EQ(once.code, 0) << once.err;
   EXPECT_EQ(once.out, again.out);
   EXPECT_TRUE(once.out.starts_with("The"));
-  const auto checkpoint = program({"generate", "run/checkpoints/step-00000020", "--prompt", "The", "--tokens", "20", "--seed", "4"});
+  const auto checkpoint =
+      program({"generate", "run/checkpoints/step-00000020", "--prompt", "The", "--tokens", "20", "--seed", "4"});
   EXPECT_EQ(checkpoint.out, once.out);
 
   const auto inspected = program({"inspect", "run", "--json"});
@@ -75,16 +76,20 @@ TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
 TEST_F(Program, PreparesAFolderAndTrainsOnIt) {
   fs::create_directories(folder_.path() / "notes");
   for (int i = 0; i < 30; ++i)
-    std::ofstream(folder_.path() / "notes" / ("n" + std::to_string(i) + ".txt")) << read_all(folder_.path() / "configs" / "lace.txt").substr(0, 600 + 10 * static_cast<std::size_t>(i));
+    std::ofstream(folder_.path() / "notes" / ("n" + std::to_string(i) + ".txt"))
+        << read_all(folder_.path() / "configs" / "lace.txt").substr(0, 600 + 10 * static_cast<std::size_t>(i));
   ASSERT_EQ(program({"prepare", "--text", "notes", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
-  const auto trained = program({"train", config_, "--out", "run", "--set", "data.train=data/train-*.bin", "--set", "data.val=data/val-*.bin", "--set", "data.tokenizer=spm:300", "--set", "train.steps=3", "--set", "train.warmup=1"});
+  const auto trained = program({"train", config_, "--out", "run", "--set", "data.train=data/train-*.bin", "--set",
+                                "data.val=data/val-*.bin", "--set", "data.tokenizer=spm:300", "--set", "train.steps=3",
+                                "--set", "train.warmup=1"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   const auto continued = program({"generate", "run", "--prompt", "lace", "--tokens", "5"});
   EXPECT_EQ(continued.code, 0) << continued.err;
 }
 
 TEST_F(Program, InspectsConfigurationsOfEverySize) {
-  for (const char* name : {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope"}) {
+  for (const char* name :
+       {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope"}) {
     const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
     EXPECT_EQ(ended.code, 0) << name << ended.err;
   }
@@ -95,22 +100,42 @@ TEST_F(Program, InspectsConfigurationsOfEverySize) {
 
 // Every example configuration trains, at tiny size.
 TEST_F(Program, RunsEveryExampleConfiguration) {
-  ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "bytes", "--out", "data", "--val-fraction", "0.2"}).code, 0);
+  ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "bytes", "--out", "data", "--val-fraction",
+                     "0.2"})
+                .code,
+            0);
   for (const auto& entry : fs::directory_iterator(folder_.path() / "configs")) {
     if (entry.path().extension() != ".toml") continue;
     const std::string name = entry.path().stem().string();
-    const auto ended = program({"train", entry.path().string(), "--out", "runs/" + name, "--set", "data.train=data/train-*.bin", "--set", "data.val=data/val-*.bin",
-                                "--set", "data.tokenizer=bytes", "--set", "model.layers=2", "--set", "model.width=32", "--set", "model.heads=2", "--set", "model.kv_heads=2",
-                                "--set", "model.ffn=64", "--set", "model.context=32", "--set", "train.steps=3", "--set", "train.warmup=1",
-                                "--set", "train.batch_tokens=64", "--set", "train.micro_batch=2", "--set", "eval.every=0"});
+    const auto ended = program({"train", entry.path().string(),
+                                "--out", "runs/" + name,
+                                "--set", "data.train=data/train-*.bin",
+                                "--set", "data.val=data/val-*.bin",
+                                "--set", "data.tokenizer=bytes",
+                                "--set", "model.layers=2",
+                                "--set", "model.width=32",
+                                "--set", "model.heads=2",
+                                "--set", "model.kv_heads=2",
+                                "--set", "model.ffn=64",
+                                "--set", "model.context=32",
+                                "--set", "train.steps=3",
+                                "--set", "train.warmup=1",
+                                "--set", "train.batch_tokens=64",
+                                "--set", "train.micro_batch=2",
+                                "--set", "eval.every=0"});
     EXPECT_EQ(ended.code, 0) << name << ": " << ended.err;
   }
 }
 
 // Longer runs for signals: a step takes about a millisecond, so that they are killed in the middle.
 std::vector<std::string> long_run(const std::string& config, const std::string& run) {
-  return {"train", config, "--out", run, "--set", "train.steps=400", "--set", "checkpoint.every=25", "--set", "checkpoint.keep=0",
-          "--set", "run.deterministic=true", "--set", "eval.every=100"};
+  return {"train", config,
+          "--out", run,
+          "--set", "train.steps=400",
+          "--set", "checkpoint.every=25",
+          "--set", "checkpoint.keep=0",
+          "--set", "run.deterministic=true",
+          "--set", "eval.every=100"};
 }
 
 void wait_for(const fs::path& path) {
@@ -132,8 +157,11 @@ TEST_F(Program, Kill9AndResumeEqualTheUninterruptedRun) {
     const auto resumed = program(arguments);
     ASSERT_EQ(resumed.code, 0) << resumed.err;
     for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
-      EXPECT_EQ(read_all(checkpoint_path(folder_.path() / whole, 400) / file), read_all(checkpoint_path(folder_.path() / broken, 400) / file)) << file;
-    const auto left = read_step_metrics(folder_.path() / whole / "metrics.jsonl"), right = read_step_metrics(folder_.path() / broken / "metrics.jsonl");
+      EXPECT_EQ(read_all(checkpoint_path(folder_.path() / whole, 400) / file),
+                read_all(checkpoint_path(folder_.path() / broken, 400) / file))
+          << file;
+    const auto left = read_step_metrics(folder_.path() / whole / "metrics.jsonl"),
+               right = read_step_metrics(folder_.path() / broken / "metrics.jsonl");
     ASSERT_EQ(left.size(), 400u);
     ASSERT_EQ(right.size(), 400u);
     for (std::size_t i = 0; i < 400; ++i) {
@@ -156,19 +184,24 @@ TEST_F(Program, SignalsWriteACheckpointAndExitWith3) {
     EXPECT_EQ(ended.code, 3) << ended.err;
     const auto newest = newest_checkpoint(folder_.path() / run);
     ASSERT_TRUE(newest.has_value());
-    EXPECT_EQ(static_cast<std::size_t>(CheckpointReader(*newest).state().step), read_step_metrics(folder_.path() / run / "metrics.jsonl").size());
+    EXPECT_EQ(static_cast<std::size_t>(CheckpointReader(*newest).state().step),
+              read_step_metrics(folder_.path() / run / "metrics.jsonl").size());
     EXPECT_NE(ended.out.find("--resume"), std::string::npos) << ended.out;
   }
 }
 
 TEST_F(Program, BenchmarksWriteTheirRows) {
-  const auto ended = program({"bench", "step", "--model", "tiny", "--vocab", "128", "--batch", "2", "--repeats", "2", "--precision", "fp32", "--json", "results.json"});
+  const auto ended = program({"bench", "step", "--model", "tiny", "--vocab", "128", "--batch", "2", "--repeats", "2",
+                              "--precision", "fp32", "--json", "results.json"});
   ASSERT_EQ(ended.code, 0) << ended.err;
   const auto json = nlohmann::json::parse(read_all(folder_.path() / "results.json"));
   EXPECT_EQ(json.at("rows").size(), 6u);
   EXPECT_NE(json.at("command").get<std::string>().find("bench step --model tiny"), std::string::npos);
   EXPECT_EQ(program({"bench", "matmul", "--shape", "64x64", "--tokens", "16", "--repeats", "1"}).code, 0);
-  EXPECT_EQ(program({"bench", "infer", "--model", "tiny", "--vocab", "128", "--prompt", "8", "--tokens", "4", "--repeats", "1"}).code, 0);
+  EXPECT_EQ(program({"bench", "infer", "--model", "tiny", "--vocab", "128", "--prompt", "8", "--tokens", "4",
+                     "--repeats", "1"})
+                .code,
+            0);
 }
 
 }  // namespace

@@ -13,6 +13,10 @@ struct Mistake {
   std::vector<const char*> says;  // parts of the message
 };
 
+void PrintTo(const Mistake& mistake, std::ostream* out) {
+  *out << mistake.name;
+}
+
 class Mistakes : public ::testing::TestWithParam<Mistake> {};
 
 TEST_P(Mistakes, GetOneClearMessage) {
@@ -29,8 +33,10 @@ TEST_P(Mistakes, GetOneClearMessage) {
   const auto ended = testing::run_program(GetParam().arguments, folder.path());
   EXPECT_EQ(ended.code, 2) << ended.out << ended.err;
   EXPECT_TRUE(ended.err.find("filigree: ") != std::string::npos) << ended.err;
-  for (const char* part : GetParam().says) EXPECT_NE(ended.err.find(part), std::string::npos) << part << "\nin: " << ended.err;
-  for (const char* trace : {".cpp:", "terminate called", "what():"}) EXPECT_EQ(ended.err.find(trace), std::string::npos) << ended.err;
+  for (const char* part : GetParam().says)
+    EXPECT_NE(ended.err.find(part), std::string::npos) << part << "\nin: " << ended.err;
+  for (const char* trace : {".cpp:", "terminate called", "what():"})
+    EXPECT_EQ(ended.err.find(trace), std::string::npos) << ended.err;
   EXPECT_FALSE(fs::exists(folder.path() / "out")) << "something was left behind";
 }
 
@@ -46,21 +52,24 @@ std::vector<std::string> tiny(std::vector<std::string> more) {
 INSTANTIATE_TEST_SUITE_P(
     All, Mistakes,
     ::testing::Values(
-        Mistake{"no_command", {}, {"--help"}},
-        Mistake{"unknown_command", {"trian"}, {"trian", "--help"}},
+        Mistake{"no_command", {}, {"--help"}}, Mistake{"unknown_command", {"trian"}, {"trian", "--help"}},
         Mistake{"missing_option", {"train", "configs/tiny-slope.toml"}, {"--out"}},
         Mistake{"missing_config", {"train", "nowhere.toml", "--out", "out"}, {"nowhere.toml"}},
         Mistake{"broken_toml", {"train", "broken.toml", "--out", "out"}, {"broken.toml:1"}},
         Mistake{"unknown_key", {"train", "typo.toml", "--out", "out"}, {"typo.toml:2", "stesp", "steps"}},
-        Mistake{"wrong_type", {"train", "type.toml", "--out", "out"}, {"type.toml:2", "train.steps", "many", "integer"}},
+        Mistake{
+            "wrong_type", {"train", "type.toml", "--out", "out"}, {"type.toml:2", "train.steps", "many", "integer"}},
         Mistake{"out_of_range", tiny({"train.lr=-1"}), {"train.lr", "-1"}},
         Mistake{"existing_run", {"train", "configs/tiny-slope.toml", "--out", "existing"}, {"existing", "--resume"}},
-        Mistake{"not_a_run", {"train", "configs/tiny-slope.toml", "--out", "existing", "--resume"}, {"existing", "no run"}},
+        Mistake{
+            "not_a_run", {"train", "configs/tiny-slope.toml", "--out", "existing", "--resume"}, {"existing", "no run"}},
         Mistake{"missing_text", tiny({"data.train=nowhere.txt"}), {"data.train", "nowhere.txt"}},
         Mistake{"empty_text", tiny({"data.train=empty.txt", "data.val=[]"}), {"empty.txt"}},
         Mistake{"binary_text", tiny({"data.train=binary.txt", "data.val=[]"}), {"binary.txt"}},
         Mistake{"short_text", tiny({"data.train=short.txt", "data.val=[]"}), {"context"}},
-        Mistake{"bad_shard", tiny({"data.train=bad.bin", "data.val=[]", "model.vocab=300", "data.tokenizer=\"\""}), {"bad.bin"}},
+        Mistake{"bad_shard",
+                tiny({"data.train=bad.bin", "data.val=[]", "model.vocab=300", "data.tokenizer=\"\""}),
+                {"bad.bin"}},
         Mistake{"pattern_does_not_divide", tiny({"weights.pattern=\"2:7\""}), {"2:7", "64"}},
         Mistake{"bad_pattern", tiny({"weights.pattern=\"4:2\""}), {"weights.pattern", "4:2"}},
         Mistake{"unknown_method", tiny({"weights.method=slop"}), {"weights.method", "slope"}},
@@ -69,9 +78,14 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"eval_nothing", {"eval", "nowhere"}, {"nowhere"}},
         Mistake{"eval_no_run", {"eval", "existing"}, {"existing", "neither a run"}},
         Mistake{"generate_nothing", {"generate", "nowhere", "--prompt", "x"}, {"nowhere"}},
-        Mistake{"prepare_missing", {"prepare", "--text", "nowhere", "--tokenizer", "bytes", "--out", "out"}, {"nowhere"}},
-        Mistake{"prepare_tokenizer", {"prepare", "--text", "configs/lace.txt", "--tokenizer", "words", "--out", "out"}, {"words"}},
-        Mistake{"prepare_vocabulary", {"prepare", "--text", "short.txt", "--tokenizer", "spm:5000", "--out", "out"}, {"5000"}},
+        Mistake{
+            "prepare_missing", {"prepare", "--text", "nowhere", "--tokenizer", "bytes", "--out", "out"}, {"nowhere"}},
+        Mistake{"prepare_tokenizer",
+                {"prepare", "--text", "configs/lace.txt", "--tokenizer", "words", "--out", "out"},
+                {"words"}},
+        Mistake{"prepare_vocabulary",
+                {"prepare", "--text", "short.txt", "--tokenizer", "spm:5000", "--out", "out"},
+                {"5000"}},
         Mistake{"report_no_run", {"report", "existing", "--out", "out"}, {"existing"}},
         Mistake{"bench_shape", {"bench", "matmul", "--shape", "64"}, {"--shape", "64"}},
         Mistake{"bench_model", {"bench", "step", "--model", "gpt9"}, {"gpt9", "gpt2-124m"}},

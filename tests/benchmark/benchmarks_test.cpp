@@ -28,15 +28,27 @@ void expect_pairs(const std::vector<ResultRow>& rows, const std::vector<std::str
 
 TEST(Benchmarks, EverySparseRowStandsBesideItsDenseOne) {
   const auto device = Device::cpu();
-  expect_pairs(benchmark_matmul(*device, {.inputs = 64, .outputs = 96, .tokens = 32, .dtype = DType::f32, .pattern = {2, 4}, .repeats = 2}),
-               {"forward_ms", "dx_ms", "dw_ms"});
-  expect_pairs(benchmark_matmul(*device, {.inputs = 64, .outputs = 96, .tokens = 1, .dtype = DType::bf16, .pattern = {2, 4}, .repeats = 2}), {"forward_ms"});
+  expect_pairs(
+      benchmark_matmul(
+          *device, {.inputs = 64, .outputs = 96, .tokens = 32, .dtype = DType::f32, .pattern = {2, 4}, .repeats = 2}),
+      {"forward_ms", "dx_ms", "dw_ms"});
+  expect_pairs(
+      benchmark_matmul(
+          *device, {.inputs = 64, .outputs = 96, .tokens = 1, .dtype = DType::bf16, .pattern = {2, 4}, .repeats = 2}),
+      {"forward_ms"});
   const Config config = testing::tiny_config("gpt2");
-  expect_pairs(benchmark_step(*device, {.name = "tiny", .config = config, .methods = {"dense", "slope"}, .batch = 2, .repeats = 2}),
-               {"step_ms", "tokens_per_s", "peak_bytes"});
-  expect_pairs(benchmark_infer(*device, {.name = "tiny", .config = config, .methods = {"dense", "slope"}, .prompt = 8, .tokens = 4, .repeats = 2}),
-               {"prefill_ms", "decode_tokens_per_s", "infer_bytes"});
-  EXPECT_THROW(benchmark_infer(*device, {.name = "tiny", .config = config, .methods = {"dense"}, .prompt = 16, .tokens = 4}), UserError);
+  expect_pairs(
+      benchmark_step(*device,
+                     {.name = "tiny", .config = config, .methods = {"dense", "slope"}, .batch = 2, .repeats = 2}),
+      {"step_ms", "tokens_per_s", "peak_bytes"});
+  expect_pairs(
+      benchmark_infer(
+          *device,
+          {.name = "tiny", .config = config, .methods = {"dense", "slope"}, .prompt = 8, .tokens = 4, .repeats = 2}),
+      {"prefill_ms", "decode_tokens_per_s", "infer_bytes"});
+  EXPECT_THROW(
+      benchmark_infer(*device, {.name = "tiny", .config = config, .methods = {"dense"}, .prompt = 16, .tokens = 4}),
+      UserError);
 }
 
 }  // namespace

@@ -10,12 +10,18 @@ namespace filigree {
 namespace {
 
 ResultRow row(const char* method, const char* metric, double median) {
-  return {.name = "case", .method = method, .config = {.precision = "fp32"}, .metric = metric, .measured = {median, median, median}, .baseline = ""};
+  return {.name = "case",
+          .method = method,
+          .config = {.precision = "fp32"},
+          .metric = metric,
+          .measured = {median, median, median},
+          .baseline = ""};
 }
 
 TEST(Results, RatiosAboveOneAreBetter) {
-  std::vector<ResultRow> rows = {row("dense", "step_ms", 10), row("slope", "step_ms", 8), row("dense", "tokens_per_s", 100),
-                                 row("slope", "tokens_per_s", 125), row("dense", "peak_bytes", 1000), row("slope", "peak_bytes", 600),
+  std::vector<ResultRow> rows = {row("dense", "step_ms", 10),       row("slope", "step_ms", 8),
+                                 row("dense", "tokens_per_s", 100), row("slope", "tokens_per_s", 125),
+                                 row("dense", "peak_bytes", 1000),  row("slope", "peak_bytes", 600),
                                  row("slope", "prefill_ms", 5)};
   compare_with(rows, "dense");
   EXPECT_DOUBLE_EQ(rows[1].ratio, 1.25);
@@ -33,14 +39,16 @@ TEST(Results, AFileGrowsAndReplacesItsOwnRows) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "results.json";
   write_results(file, {.device = "first", .command = "a"}, {row("dense", "step_ms", 10), row("slope", "step_ms", 8)});
-  write_results(file, {.device = "second", .command = "b"}, {row("slope", "step_ms", 7), row("slope", "prefill_ms", 1)});
+  write_results(file, {.device = "second", .command = "b"},
+                {row("slope", "step_ms", 7), row("slope", "prefill_ms", 1)});
   const auto json = nlohmann::json::parse(std::ifstream(file));
   ASSERT_EQ(json.at("rows").size(), 3u);
   EXPECT_EQ(json.at("rows").at(0).at("device"), "first");
   EXPECT_EQ(json.at("rows").at(1).at("median"), 7);
   EXPECT_EQ(json.at("rows").at(1).at("device"), "second");
   for (const char* key : {"device", "driver", "libraries", "commit", "command"}) EXPECT_TRUE(json.contains(key)) << key;
-  for (const char* key : {"case", "method", "config", "metric", "median", "min", "max", "baseline", "ratio", "device", "commit", "command"})
+  for (const char* key : {"case", "method", "config", "metric", "median", "min", "max", "baseline", "ratio", "device",
+                          "commit", "command"})
     EXPECT_TRUE(json.at("rows").at(2).contains(key)) << key;
 }
 

@@ -14,11 +14,11 @@ namespace {
 
 TEST(Bf16, RoundsToNearestEven) {
   EXPECT_EQ(bf16(1.0f).bits, 0x3f80);
-  EXPECT_EQ(bf16(1.0f + 0x1p-8f).bits, 0x3f80);            // a tie goes to the even neighbour below
-  EXPECT_EQ(bf16(1.0f + 0x3p-8f).bits, 0x3f82);            // and to the even neighbour above
+  EXPECT_EQ(bf16(1.0f + 0x1p-8f).bits, 0x3f80);  // a tie goes to the even neighbour below
+  EXPECT_EQ(bf16(1.0f + 0x3p-8f).bits, 0x3f82);  // and to the even neighbour above
   EXPECT_EQ(bf16(1.0f + 0x1.8p-8f).bits, 0x3f81);
   EXPECT_TRUE(std::isnan(static_cast<float>(bf16(std::nanf("")))));
-  EXPECT_EQ(bf16(3.4e38f).bits, 0x7f80);                   // overflow rounds to infinity, as IEEE says
+  EXPECT_EQ(bf16(3.4e38f).bits, 0x7f80);  // overflow rounds to infinity, as IEEE says
 }
 
 TEST(Random, IsPhilox4x32With10Rounds) {

@@ -19,7 +19,8 @@ struct Fixture {
   DatasetView data(std::int64_t count) {
     std::vector<std::int32_t> ids;
     const Random random(5, RandomPurpose::test);
-    for (std::int64_t i = 0; i < count; ++i) ids.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i), 61)));
+    for (std::int64_t i = 0; i < count; ++i)
+      ids.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i), 61)));
     TokenShardWriter writer(folder.path() / "val.bin", 61);
     writer.append(ids);
     writer.finish();
@@ -31,7 +32,8 @@ TEST(Perplexity, OfAModelThatKnowsNothingIsItsVocabulary) {
   Fixture fixture;  // all weights are zero: every token is as likely as any other
   const DatasetView data = fixture.data(200);
   Activations activations(*fixture.device, fixture.config.model, DType::f32, 2, 16, Recompute::inference);
-  const Perplexity result = perplexity(*fixture.device, fixture.model, activations, data, {.batch = 2, .bytes_per_token = 2.0});
+  const Perplexity result =
+      perplexity(*fixture.device, fixture.model, activations, data, {.batch = 2, .bytes_per_token = 2.0});
   EXPECT_EQ(result.targets, 199);
   EXPECT_NEAR(result.perplexity, 61.0, 1e-3);
   EXPECT_NEAR(result.bits_per_byte, std::log2(61.0) / 2.0, 1e-5);
@@ -59,7 +61,8 @@ TEST(Perplexity, StopsAboutWhereItIsTold) {
   Fixture fixture;
   const DatasetView data = fixture.data(500);
   Activations activations(*fixture.device, fixture.config.model, DType::f32, 2, 16, Recompute::inference);
-  const Perplexity result = perplexity(*fixture.device, fixture.model, activations, data, {.batch = 2, .max_tokens = 100});
+  const Perplexity result =
+      perplexity(*fixture.device, fixture.model, activations, data, {.batch = 2, .max_tokens = 100});
   EXPECT_GE(result.targets, 100);
   EXPECT_LE(result.targets, 132);
 }

@@ -62,7 +62,8 @@ TEST_P(Golden, LossEqualsPyTorchAtEachOfTwentySteps) {
     }
     if (step == 0) {
       const Shape shape{sequences, context, config.model.vocab};
-      const OwnedTensor want = memory.tensor(Purpose::data, DType::f32, shape), got = memory.tensor(Purpose::data, DType::f32, shape);
+      const OwnedTensor want = memory.tensor(Purpose::data, DType::f32, shape),
+                        got = memory.tensor(Purpose::data, DType::f32, shape);
       file.load("logits", want);
       model.logits(*device, activations, tokens, got.view().reshaped({sequences * context, config.model.vocab}));
       const auto a = testing::values_of(got), b = testing::values_of(want);
@@ -74,7 +75,8 @@ TEST_P(Golden, LossEqualsPyTorchAtEachOfTwentySteps) {
     const double norm = gradient_norm(*device, model.parameters());
     EXPECT_NEAR(loss, static_cast<double>(losses.view().as<float>()[step]), 1e-4) << "step " << step;
     EXPECT_NEAR(norm, static_cast<double>(norms.view().as<float>()[step]), 1e-3 * norm) << "step " << step;
-    adamw_step(*device, model.parameters(), config.train, {.lr = 1e-3, .t = step + 1}, {}, norm > 1.0 ? 1.0 / norm : 1.0);
+    adamw_step(*device, model.parameters(), config.train, {.lr = 1e-3, .t = step + 1}, {},
+               norm > 1.0 ? 1.0 / norm : 1.0);
   }
 }
 

@@ -1,5 +1,5 @@
-// SLoPe on compressed storage against the same algorithm written out on dense matrices with masks: loss, weights and both
-// moments over 20 steps, with decay, clipping and accumulation on.
+// SLoPe on compressed storage against the same algorithm written out on dense matrices with masks: loss, weights and
+// both moments over 20 steps, with decay, clipping and accumulation on.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -26,7 +26,8 @@ class MaskedDenseWeight final : public LinearWeight {
  public:
   MaskedDenseWeight(Device& device, const SlopeWeight& source)
       : LinearWeight(source.spec()),
-        weight_(device, {.name = spec_.name + ".weight", .shape = {spec_.outputs, spec_.inputs}, .decay = true}, Mode::training),
+        weight_(device, {.name = spec_.name + ".weight", .shape = {spec_.outputs, spec_.inputs}, .decay = true},
+                Mode::training),
         both_(device.memory().tensor(Purpose::weights, DType::f32, {spec_.outputs, spec_.inputs})),
         kept_(kept_places(source.row_pruned())) {
     const std::vector<double> values = expanded(source.row_pruned());
@@ -45,14 +46,18 @@ class MaskedDenseWeight final : public LinearWeight {
       if (!kept_[i]) weight_.gradient().as<float>()[i] = 0.0f;
   }
   void refresh(Device&) override {
-    const std::vector<double> pruned = column_pruned(values_of(weight_.values()), kept_, spec_.outputs, spec_.inputs, spec_.pattern);
+    const std::vector<double> pruned =
+        column_pruned(values_of(weight_.values()), kept_, spec_.outputs, spec_.inputs, spec_.pattern);
     for (std::size_t i = 0; i < pruned.size(); ++i) both_.view().as<float>()[i] = static_cast<float>(pruned[i]);
   }
   std::vector<Parameter*> parameters() override { return {&weight_}; }
   void plan(Device&, PlanTable&, std::int64_t) override {}
   void initialize(Device&, const Tensor&, bool) override { throw Error("not needed"); }
   void expand(Device& device, const Tensor& dense, Content content) override {
-    convert(device, dense, content == Content::m ? weight_.m() : content == Content::v ? weight_.v() : weight_.values());
+    convert(device, dense,
+            content == Content::m   ? weight_.m()
+            : content == Content::v ? weight_.v()
+                                    : weight_.values());
   }
   void save(CheckpointSink&) override { throw Error("not needed"); }
   void load(Device&, const CheckpointSource&, bool) override { throw Error("not needed"); }
@@ -61,8 +66,8 @@ class MaskedDenseWeight final : public LinearWeight {
   const std::vector<bool>& kept() const { return kept_; }
 
  private:
-  Parameter weight_;   // (N, K)
-  OwnedTensor both_;   // (N, K): W^{R,C}
+  Parameter weight_;  // (N, K)
+  OwnedTensor both_;  // (N, K): W^{R,C}
   std::vector<bool> kept_;
 };
 
@@ -100,7 +105,8 @@ TEST_P(SlopeEquivalence, TwentyStepsEqualMaskedDenseTraining) {
     model.refresh(*device);
     return loss;
   };
-  for (int step = 1; step <= 20; ++step) ASSERT_NEAR(step_of(sparse, step), step_of(dense, step), 2e-5) << "step " << step;
+  for (int step = 1; step <= 20; ++step)
+    ASSERT_NEAR(step_of(sparse, step), step_of(dense, step), 2e-5) << "step " << step;
 
   for (std::size_t index = 0; index < sparse.linears().size(); ++index) {
     auto* slope = dynamic_cast<SlopeWeight*>(&sparse.linears()[index]->weight());
@@ -138,10 +144,12 @@ TEST_P(SlopeEquivalence, TwentyStepsEqualMaskedDenseTraining) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SlopeEquivalence,
-                         ::testing::Combine(::testing::Values("gpt2", "llama"), ::testing::Values(Pattern{2, 4}, Pattern{2, 8})),
+                         ::testing::Combine(::testing::Values("gpt2", "llama"),
+                                            ::testing::Values(Pattern{2, 4}, Pattern{2, 8})),
                          [](const auto& test) {
                            const Pattern pattern = std::get<1>(test.param);
-                           return std::get<0>(test.param) + "_" + std::to_string(pattern.keep) + "_" + std::to_string(pattern.of);
+                           return std::get<0>(test.param) + "_" + std::to_string(pattern.keep) + "_" +
+                                  std::to_string(pattern.of);
                          });
 
 }  // namespace

@@ -37,7 +37,8 @@ struct TinyBatch {
     auto* next = targets.view().as<std::int32_t>();
     for (std::int64_t i = 0; i < batch * sequence; ++i) {
       id[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(vocab)));
-      next[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i + 1), static_cast<std::uint32_t>(vocab)));
+      next[i] =
+          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i + 1), static_cast<std::uint32_t>(vocab)));
     }
   }
   std::int64_t count() const { return tokens.view().count(); }

@@ -33,7 +33,8 @@ TEST_P(Architectures, GradientsAgreeWithFiniteDifferences) {
   model.initialize(*device);
   // Larger weights than at initialisation, so that every path carries a gradient worth measuring.
   for (Parameter* parameter : model.parameters())
-    if (parameter->options().decay || parameter->name().starts_with("embedding")) scale(*device, parameter->values(), 8.0f);
+    if (parameter->options().decay || parameter->name().starts_with("embedding"))
+      scale(*device, parameter->values(), 8.0f);
   for (Parameter* parameter : model.parameters())
     if (parameter->name().ends_with(".bias")) testing::fill_normal(parameter->values(), 5, 0.1);
   Activations activations(*device, config.model, DType::f32, 2, 16, Recompute::none);
@@ -58,13 +59,16 @@ TEST_P(Architectures, GradientsAgreeWithFiniteDifferences) {
       along += direction[i] * gradient.at(parameter->name())[i];
     }
     const auto at = [&](double h) {
-      for (std::size_t i = 0; i < saved.size(); ++i) values[i] = static_cast<float>(static_cast<double>(saved[i]) + h * direction[i]);
+      for (std::size_t i = 0; i < saved.size(); ++i)
+        values[i] = static_cast<float>(static_cast<double>(saved[i]) + h * direction[i]);
       return model.loss(*device, activations, batch.tokens, batch.targets);
     };
-    // The loss is a sum of 32 fp32 token losses of about 10: its rounding over the step bounds what can be seen. ReLU has
-    // kinks: a step that crosses one says nothing, so there the best of several steps counts; a wrong gradient has none.
+    // The loss is a sum of 32 fp32 token losses of about 10: its rounding over the step bounds what can be seen. ReLU
+    // has kinks: a step that crosses one says nothing, so there the best of several steps counts; a wrong gradient has
+    // none.
     double excess = std::numeric_limits<double>::infinity(), closest = 0.0;
-    for (const double step : GetParam() == "opt" ? std::vector<double>{1e-2, 4e-3, 1.5e-3, 5e-4} : std::vector<double>{1e-2}) {
+    for (const double step :
+         GetParam() == "opt" ? std::vector<double>{1e-2, 4e-3, 1.5e-3, 5e-4} : std::vector<double>{1e-2}) {
       const double measured = (8.0 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12.0 * step);
       const double beyond = std::abs(measured - along) - (2e-3 * std::abs(along) + 4e-5 / step);
       if (beyond < excess) closest = measured;
@@ -143,7 +147,8 @@ TEST_P(Architectures, CachedLogitsEqualFullLogits) {
       const OwnedTensor part = device->memory().tensor(Purpose::data, DType::i32, {2, piece});
       for (std::int64_t b = 0; b < 2; ++b)
         for (std::int64_t s = 0; s < piece; ++s)
-          part.view().as<std::int32_t>()[b * piece + s] = batch.tokens.view().as<std::int32_t>()[b * 12 + cache.length + s];
+          part.view().as<std::int32_t>()[b * piece + s] =
+              batch.tokens.view().as<std::int32_t>()[b * 12 + cache.length + s];
       model.forward_cached(*device, activations, part, cache, last);
       const std::vector<double> got = values_of(last);
       for (std::int64_t b = 0; b < 2; ++b)

@@ -14,7 +14,8 @@ TEST(LayerPolicy, FirstQkvAndHeadStayDenseByDefault) {
   config.weights.method = "slope";
   EXPECT_EQ(spec(config, "blocks.0.attention.qkv").method, "dense");
   EXPECT_EQ(spec(config, "head").method, "dense");
-  for (const char* name : {"blocks.0.attention.out", "blocks.1.attention.qkv", "blocks.10.attention.qkv", "blocks.0.mlp.up"})
+  for (const char* name :
+       {"blocks.0.attention.out", "blocks.1.attention.qkv", "blocks.10.attention.qkv", "blocks.0.mlp.up"})
     EXPECT_EQ(spec(config, name).method, "slope") << name;
 }
 

@@ -8,7 +8,9 @@
 namespace filigree {
 namespace {
 
-void slow() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+void slow() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
 void fast() {}
 
 TEST(PlanTable, TakesTheFasterOnceAndKeepsIt) {

@@ -24,11 +24,13 @@ inline std::vector<double> expanded(const NmMatrix& matrix) {
   std::size_t next = 0;
   for (std::int64_t row = 0; row < matrix.rows; ++row)
     for (std::int64_t column = 0; column < matrix.columns; ++column)
-      if (bit(matrix.mask, row, column)) dense[static_cast<std::size_t>(row * matrix.columns + column)] = values[next++];
+      if (bit(matrix.mask, row, column))
+        dense[static_cast<std::size_t>(row * matrix.columns + column)] = values[next++];
   return dense;
 }
 
-// W^{R,C} (N, K): of each `of` rows of a column, the `keep` kept entries of the largest magnitude; ties to the smaller row.
+// W^{R,C} (N, K): of each `of` rows of a column, the `keep` kept entries of the largest magnitude; ties to the smaller
+// row.
 inline std::vector<double> column_pruned(const std::vector<double>& row_pruned, const std::vector<bool>& kept,
                                          std::int64_t rows, std::int64_t columns, Pattern pattern) {
   std::vector<double> out(row_pruned.size());
@@ -41,7 +43,8 @@ inline std::vector<double> column_pruned(const std::vector<double>& row_pruned, 
         return std::abs(row_pruned[static_cast<std::size_t>(a)]) > std::abs(row_pruned[static_cast<std::size_t>(b)]);
       });
       if (places.size() > static_cast<std::size_t>(pattern.keep)) places.resize(static_cast<std::size_t>(pattern.keep));
-      for (const std::int64_t place : places) out[static_cast<std::size_t>(place)] = row_pruned[static_cast<std::size_t>(place)];
+      for (const std::int64_t place : places)
+        out[static_cast<std::size_t>(place)] = row_pruned[static_cast<std::size_t>(place)];
     }
   return out;
 }

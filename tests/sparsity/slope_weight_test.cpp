@@ -51,7 +51,8 @@ TEST_P(SlopeProducts, AreThoseOfThePaper) {
   PlanTable table(false);
   std::map<std::string, PlanEntry> forced;
   for (const char* which : {"forward", "dx", "dw"})
-    forced[std::string(which) + " 48x64 " + to_string(pattern) + " " + std::string(name_of(dtype)) + " tokens 19"] = {backend, 0, 0};
+    forced[std::string(which) + " 48x64 " + to_string(pattern) + " " + std::string(name_of(dtype)) + " tokens 19"] = {
+        backend, 0, 0};
   table.restore(forced);
   weight.plan(*device, table, tokens);
   ASSERT_EQ(table.entries().size(), 3u) << "the keys above are not the engine's";
@@ -59,7 +60,7 @@ TEST_P(SlopeProducts, AreThoseOfThePaper) {
   const OwnedTensor x = random_tensor(*device, dtype, {tokens, inputs}, 2);
   const OwnedTensor dy = random_tensor(*device, dtype, {tokens, outputs}, 3);
   const OwnedTensor bias = random_tensor(*device, DType::f32, {outputs}, 4);
-  const OwnedTensor y = random_tensor(*device, dtype, {tokens, outputs}, 5);   // poison
+  const OwnedTensor y = random_tensor(*device, dtype, {tokens, outputs}, 5);  // poison
   const OwnedTensor dx = random_tensor(*device, dtype, {tokens, inputs}, 6);
   weight.forward(*device, y, x, bias);
   weight.input_gradient(*device, dx, dy);
@@ -74,7 +75,8 @@ TEST_P(SlopeProducts, AreThoseOfThePaper) {
 
   const std::vector<double> both = column_pruned(row_pruned, kept, outputs, inputs, pattern);
   ASSERT_NE(both, row_pruned);
-  expect_near(dx, product(values_of(dy), both, tokens, outputs, inputs, false), testing::tolerance(dtype, outputs, 4.0));
+  expect_near(dx, product(values_of(dy), both, tokens, outputs, inputs, false),
+              testing::tolerance(dtype, outputs, 4.0));
 
   std::vector<double> gradient;
   const std::vector<double> dys = values_of(dy), xs = values_of(x);
@@ -94,15 +96,17 @@ TEST_P(SlopeProducts, AreThoseOfThePaper) {
   expect_near(stored, gradient, testing::tolerance(DType::f32, tokens, 8.0));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Patterns, SlopeProducts,
-    ::testing::Combine(::testing::Values(Pattern{1, 2}, Pattern{2, 4}, Pattern{1, 4}, Pattern{2, 8}, Pattern{4, 8}, Pattern{8, 16}),
-                       ::testing::Values(DType::f32, DType::bf16), ::testing::Values(Backend::sparse, Backend::dense)),
-    [](const auto& test) {
-      const Pattern pattern = std::get<0>(test.param);
-      return std::to_string(pattern.keep) + "_" + std::to_string(pattern.of) + "_" +
-             std::string(name_of(std::get<1>(test.param))) + (std::get<2>(test.param) == Backend::sparse ? "_sparse" : "_dense");
-    });
+INSTANTIATE_TEST_SUITE_P(Patterns, SlopeProducts,
+                         ::testing::Combine(::testing::Values(Pattern{1, 2}, Pattern{2, 4}, Pattern{1, 4},
+                                                              Pattern{2, 8}, Pattern{4, 8}, Pattern{8, 16}),
+                                            ::testing::Values(DType::f32, DType::bf16),
+                                            ::testing::Values(Backend::sparse, Backend::dense)),
+                         [](const auto& test) {
+                           const Pattern pattern = std::get<0>(test.param);
+                           return std::to_string(pattern.keep) + "_" + std::to_string(pattern.of) + "_" +
+                                  std::string(name_of(std::get<1>(test.param))) +
+                                  (std::get<2>(test.param) == Backend::sparse ? "_sparse" : "_dense");
+                         });
 
 TEST(SlopeWeight, DerivedCopyIsAFunctionOfTheValuesAfterEveryChange) {
   const auto device = Device::cpu();
@@ -230,11 +234,13 @@ TEST(SlopeWeight, HoldsItsBytesAndNothingDense) {
     const auto device = Device::cpu();
     SlopeWeight weight(*device, spec_of(256, 512, {2, 4}, dtype));
     const std::int64_t weights = 256 * 512;
-    // fp32: values 2 + copy 2 + masks 1/4 + gradient 2 + moments 4; bf16: 1 + 1 + 1/4 + gradient 2 + master 2 + moments 4.
+    // fp32: values 2 + copy 2 + masks 1/4 + gradient 2 + moments 4; bf16: 1 + 1 + 1/4 + gradient 2 + master 2 +
+    // moments 4.
     EXPECT_EQ(weight.bytes(), dtype == DType::f32 ? weights * 41 / 4 : weights * 41 / 4);
     EXPECT_EQ(device->memory().total(), weight.bytes());
     // At most 0.62 of the dense layer (values 4, gradient 4, moments 8; or 2, 4, master 4, 8).
-    EXPECT_LE(static_cast<double>(weight.bytes()) / static_cast<double>(weight.dense_bytes()), dtype == DType::bf16 ? 0.62 : 0.65);
+    EXPECT_LE(static_cast<double>(weight.bytes()) / static_cast<double>(weight.dense_bytes()),
+              dtype == DType::bf16 ? 0.62 : 0.65);
     LinearSpec inference = spec_of(256, 512, {2, 4}, dtype);
     inference.mode = Mode::inference;
     const auto other = Device::cpu();

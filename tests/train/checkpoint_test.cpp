@@ -12,7 +12,8 @@ using testing::file_bytes;
 class DamagedCheckpoint : public ::testing::Test {
  protected:
   void SetUp() override {
-    testing::train_tiny(testing::tiny_run_config(folder_.path(), {"train.steps=2", "eval.every=0"}), folder_.path() / "run");
+    testing::train_tiny(testing::tiny_run_config(folder_.path(), {"train.steps=2", "eval.every=0"}),
+                        folder_.path() / "run");
     checkpoint_ = checkpoint_path(folder_.path() / "run", 2);
   }
   std::string refusal() {
@@ -32,7 +33,9 @@ class DamagedCheckpoint : public ::testing::Test {
   fs::path checkpoint_;
 };
 
-TEST_F(DamagedCheckpoint, IsFineAsWritten) { EXPECT_EQ(refusal(), ""); }
+TEST_F(DamagedCheckpoint, IsFineAsWritten) {
+  EXPECT_EQ(refusal(), "");
+}
 
 TEST_F(DamagedCheckpoint, AFlippedByteIsFound) {
   const std::string bytes = file_bytes(checkpoint_ / "optimizer.safetensors");

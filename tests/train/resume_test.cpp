@@ -37,6 +37,10 @@ struct Scenario {
   std::vector<std::string> keys;
 };
 
+void PrintTo(const Scenario& scenario, std::ostream* out) {
+  *out << scenario.name;
+}
+
 class Resume : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(Resume, EqualsTheUninterruptedRunBitForBit) {
@@ -48,8 +52,8 @@ TEST_P(Resume, EqualsTheUninterruptedRunBitForBit) {
   const fs::path whole = folder.path() / "whole";
   ASSERT_EQ(train_tiny(config, whole), TrainOutcome::finished);
 
-  // A run that dies at any step leaves its checkpoints, and metrics that may be ahead of them. Such a run is what a copy
-  // of the whole run without its later checkpoints is.
+  // A run that dies at any step leaves its checkpoints, and metrics that may be ahead of them. Such a run is what a
+  // copy of the whole run without its later checkpoints is.
   for (const std::int64_t last : {1, 3, 5, 7}) {
     const fs::path broken = folder.path() / ("broken-" + std::to_string(last));
     fs::copy(whole, broken, fs::copy_options::recursive);
@@ -109,10 +113,12 @@ TEST(Resume, FinishedRunSaysSoAndMoreStepsGoOn) {
   train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant"}), run);
   const std::string before = file_bytes(run / "metrics.jsonl");
   std::string said;
-  EXPECT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant"}), run, true, &said), TrainOutcome::already_finished);
+  EXPECT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant"}), run, true, &said),
+            TrainOutcome::already_finished);
   EXPECT_NE(said.find("finished at step 8"), std::string::npos) << said;
   EXPECT_EQ(file_bytes(run / "metrics.jsonl"), before);
-  EXPECT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant", "train.steps=10"}), run, true), TrainOutcome::finished);
+  EXPECT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant", "train.steps=10"}), run, true),
+            TrainOutcome::finished);
   EXPECT_EQ(read_step_metrics(run / "metrics.jsonl").size(), 10u);
 }
 

@@ -8,8 +8,17 @@ namespace {
 Config config_of(const std::string& arch, const std::string& method, DType precision) {
   Config config;
   config.run.precision = precision;
-  config.model = {.preset = "", .arch = arch, .layers = 3, .width = 64, .heads = 4, .kv_heads = arch == "llama" ? 2 : 4,
-                  .ffn = 192, .vocab = 100, .context = 16, .tied = arch != "llama", .init = ""};
+  config.model = {.preset = "",
+                  .arch = arch,
+                  .layers = 3,
+                  .width = 64,
+                  .heads = 4,
+                  .kv_heads = arch == "llama" ? 2 : 4,
+                  .ffn = 192,
+                  .vocab = 100,
+                  .context = 16,
+                  .tied = arch != "llama",
+                  .init = ""};
   config.weights.method = method;
   return config;
 }
@@ -34,8 +43,10 @@ TEST(Summary, PlanEqualsWhatIsAllocated) {
           if (rank > 0) model.insert_adapters(*device);
           const Activations activations(*device, config.model, precision, 2, 16, Recompute::none);
           const ModelSummary plan = plan_summary(config, Mode::training, 2);
-          for (const Purpose purpose : {Purpose::weights, Purpose::metadata, Purpose::masters, Purpose::moments, Purpose::gradients, Purpose::activations})
-            EXPECT_EQ(bytes_of(plan, purpose), device->memory().bytes(purpose)) << arch << " " << method << " " << name_of(purpose);
+          for (const Purpose purpose : {Purpose::weights, Purpose::metadata, Purpose::masters, Purpose::moments,
+                                        Purpose::gradients, Purpose::activations})
+            EXPECT_EQ(bytes_of(plan, purpose), device->memory().bytes(purpose))
+                << arch << " " << method << " " << name_of(purpose);
         }
 }
 

@@ -24,7 +24,8 @@ inline void write_text(const std::filesystem::path& path) {
   std::ofstream stream(path);
   const char* things[] = {"the river", "a lantern", "the mill", "an old road", "the heron"};
   const char* doings[] = {"waits for rain", "turns before dawn", "remembers the snow", "keeps its own time"};
-  for (int i = 0; i < 400; ++i) stream << "In year " << i % 37 << " " << things[i * 7 % 5] << " " << doings[i * 3 % 4] << ".\n";
+  for (int i = 0; i < 400; ++i)
+    stream << "In year " << i % 37 << " " << things[i * 7 % 5] << " " << doings[i * 3 % 4] << ".\n";
 }
 
 // keys: "key=value" lines on top of a tiny SLoPe run in `folder`.
@@ -42,7 +43,8 @@ inline Config tiny_run_config(const std::filesystem::path& folder, const std::ve
 }
 
 // Trains into folder/name; what the console says goes to `said` when it is not null.
-inline TrainOutcome train_tiny(const Config& config, const std::filesystem::path& run, bool resume = false, std::string* said = nullptr) {
+inline TrainOutcome train_tiny(const Config& config, const std::filesystem::path& run, bool resume = false,
+                               std::string* said = nullptr) {
   std::ostringstream out;
   Console console(out, false);
   Trainer trainer(config, {.run = run, .resume = resume}, console);

@@ -25,7 +25,9 @@ TEST(Trainer, LearnsAndLeavesACompleteFolder) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
   std::string said;
-  ASSERT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.steps=60", "run.deterministic=false"}), run, false, &said), TrainOutcome::finished);
+  ASSERT_EQ(
+      train_tiny(tiny_run_config(folder.path(), {"train.steps=60", "run.deterministic=false"}), run, false, &said),
+      TrainOutcome::finished);
   const auto metrics = read_step_metrics(run / "metrics.jsonl");
   ASSERT_EQ(metrics.size(), 60u);
   EXPECT_NEAR(metrics.front().loss, 5.55, 0.1);  // ln 257
@@ -35,10 +37,11 @@ TEST(Trainer, LearnsAndLeavesACompleteFolder) {
   ASSERT_EQ(evaluations.size(), 15u);
   EXPECT_LT(*find_value(evaluations.back().values, "bits_per_byte"), 4.5);
   // One byte a token, and one end-of-text: bits per byte are nearly nats over ln 2.
-  EXPECT_NEAR(*find_value(evaluations.back().values, "bits_per_byte"), *find_value(evaluations.back().values, "loss") / 0.6931, 0.05);
-  for (const char* file : {"config.toml", "metrics.jsonl", "eval.jsonl", "environment.json", "plans.json", "inspect.json",
-                           "samples.jsonl", "report.html", "tokenizer.model", "data/data.json",
-                           "checkpoints/step-00000060/model.safetensors"})
+  EXPECT_NEAR(*find_value(evaluations.back().values, "bits_per_byte"),
+              *find_value(evaluations.back().values, "loss") / 0.6931, 0.05);
+  for (const char* file :
+       {"config.toml", "metrics.jsonl", "eval.jsonl", "environment.json", "plans.json", "inspect.json", "samples.jsonl",
+        "report.html", "tokenizer.model", "data/data.json", "checkpoints/step-00000060/model.safetensors"})
     EXPECT_TRUE(fs::exists(run / file)) << file;
   EXPECT_NE(said.find("slope 2:4"), std::string::npos) << said;
 }
@@ -48,7 +51,8 @@ TEST(Trainer, KeepsTheNewestCheckpoints) {
   const fs::path run = folder.path() / "run";
   train_tiny(tiny_run_config(folder.path(), {"checkpoint.every=2", "checkpoint.keep=2"}), run);
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(run / "checkpoints")) names.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints"))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"step-00000006", "step-00000008"}));
 }
@@ -69,11 +73,12 @@ TEST(Trainer, AMistakeFoundDuringSetUpLeavesNothing) {
   const fs::path run = folder.path() / "run";
   std::ofstream(folder.path() / "short.txt") << "too short";
   std::ofstream(folder.path() / "empty.txt").flush();
-  for (const auto& keys : std::vector<std::vector<std::string>>{{"data.train=" + (folder.path() / "missing.txt").string()},
-                                                                {"data.train=" + (folder.path() / "short.txt").string()},
-                                                                {"data.train=" + (folder.path() / "empty.txt").string()},
-                                                                {"model.vocab=100"},
-                                                                {"model.init=" + (folder.path() / "nowhere").string()}}) {
+  for (const auto& keys :
+       std::vector<std::vector<std::string>>{{"data.train=" + (folder.path() / "missing.txt").string()},
+                                             {"data.train=" + (folder.path() / "short.txt").string()},
+                                             {"data.train=" + (folder.path() / "empty.txt").string()},
+                                             {"model.vocab=100"},
+                                             {"model.init=" + (folder.path() / "nowhere").string()}}) {
     const std::string text = refusal([&] { train_tiny(tiny_run_config(folder.path(), keys), run); });
     EXPECT_FALSE(text.empty()) << keys[0];
     EXPECT_FALSE(fs::exists(run)) << keys[0] << ": " << text;
@@ -83,7 +88,8 @@ TEST(Trainer, AMistakeFoundDuringSetUpLeavesNothing) {
 TEST(Trainer, DivergenceStopsAndKeepsTheLastCheckpoint) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
-  const Config config = tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant", "checkpoint.every=1"});
+  const Config config = tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0",
+                                                        "train.schedule=constant", "checkpoint.every=1"});
   EXPECT_THROW(train_tiny(config, run), Error);
   ASSERT_TRUE(newest_checkpoint(run).has_value());
   EXPECT_NO_THROW(CheckpointReader{*newest_checkpoint(run)});
@@ -91,8 +97,9 @@ TEST(Trainer, DivergenceStopsAndKeepsTheLastCheckpoint) {
 
 TEST(Trainer, SkipsNonFiniteStepsUntilTheyAreTooMany) {
   const testing::TemporaryFolder folder;
-  const Config config = tiny_run_config(
-      folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant", "train.on_nonfinite=skip", "train.steps=40", "eval.every=0"});
+  const Config config =
+      tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant",
+                                      "train.on_nonfinite=skip", "train.steps=40", "eval.every=0"});
   std::ostringstream out;
   Console console(out, false);
   Trainer trainer(config, {.run = folder.path() / "run"}, console);

@@ -16,8 +16,8 @@ enum class Activation : std::uint8_t { gelu, relu, swiglu };
 
 struct ActivationForwardArgs {
   Activation kind = Activation::gelu;
-  Tensor y;   // (T, F)
-  Tensor x;   // (T, F); (T, 2F) for swiglu
+  Tensor y;  // (T, F)
+  Tensor x;  // (T, F); (T, 2F) for swiglu
 };
 void activation_forward(Device& device, const ActivationForwardArgs& args);
 

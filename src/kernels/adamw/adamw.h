@@ -3,7 +3,8 @@
 //
 //   g  = gradient · clip
 //   m  = beta1 m + (1 - beta1) g                 v  = beta2 v + (1 - beta2) g²
-//   p  = p - lr · decay · p                      p  = p - lr · (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
+//   p  = p - lr · decay · p                      p  = p - lr · (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) +
+//   epsilon)
 //
 // p is the fp32 master; where the values are bf16 they receive round-to-nearest-even(p), where they are fp32 master and
 // values are the same array. Bitwise reproducible, independent of the thread count, of where a parameter is cut, and of
@@ -25,11 +26,11 @@ struct StepState {
 };
 
 struct AdamWArgs {
-  Tensor values;       // (count) fp32 or bf16
-  float* master;       // (count); the values' own array when they are fp32
+  Tensor values;          // (count) fp32 or bf16
+  float* master;          // (count); the values' own array when they are fp32
   const float* gradient;  // (count)
-  float* m;            // (count)
-  float* v;            // (count)
+  float* m;               // (count)
+  float* v;               // (count)
   std::int64_t count = 0;
   StepState step;
   float beta1 = 0.9f;

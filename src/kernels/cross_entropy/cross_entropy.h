@@ -13,10 +13,10 @@
 namespace filigree {
 
 struct CrossEntropyArgs {
-  Tensor loss;             // (T) fp32
-  Tensor logits;           // (T, V); overwritten by the gradient unless `loss_only`
-  Tensor targets;          // (T) int32
-  float scale = 1.0f;      // usually 1 / tokens of the batch
+  Tensor loss;         // (T) fp32
+  Tensor logits;       // (T, V); overwritten by the gradient unless `loss_only`
+  Tensor targets;      // (T) int32
+  float scale = 1.0f;  // usually 1 / tokens of the batch
   bool loss_only = false;
 };
 void cross_entropy(Device& device, const CrossEntropyArgs& args);

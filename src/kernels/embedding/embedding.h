@@ -13,19 +13,19 @@
 namespace filigree {
 
 struct EmbeddingForwardArgs {
-  Tensor y;                  // (B, S, C)
-  Tensor tokens;             // (B, S) int32
-  Tensor table;              // (V, C)
-  Tensor positions = {};     // (P, C), start + S <= P; empty with rotary positions
+  Tensor y;               // (B, S, C)
+  Tensor tokens;          // (B, S) int32
+  Tensor table;           // (V, C)
+  Tensor positions = {};  // (P, C), start + S <= P; empty with rotary positions
   std::int64_t start = 0;
 };
 void embedding_forward(Device& device, const EmbeddingForwardArgs& args);
 
 struct EmbeddingBackwardArgs {
-  Tensor dtable;             // (V, C) fp32, accumulates
-  Tensor dpositions = {};    // (P, C) fp32, accumulates
-  Tensor dy;                 // (B, S, C)
-  Tensor tokens;             // (B, S) int32
+  Tensor dtable;           // (V, C) fp32, accumulates
+  Tensor dpositions = {};  // (P, C) fp32, accumulates
+  Tensor dy;               // (B, S, C)
+  Tensor tokens;           // (B, S) int32
 };
 void embedding_backward(Device& device, const EmbeddingBackwardArgs& args);
 

@@ -18,28 +18,28 @@ enum class NormKind : std::uint8_t { layer, rms };
 
 struct NormForwardArgs {
   NormKind kind = NormKind::layer;
-  Tensor y;               // (T, C)
-  Tensor sum = {};        // (T, C) receives s; required with residual; may alias x or residual
-  Tensor mean = {};       // (T) fp32, LayerNorm only; empty when no backward follows
-  Tensor rstd = {};       // (T) fp32; empty when no backward follows
-  Tensor x;               // (T, C)
-  Tensor residual = {};   // (T, C), optional
-  Tensor gain;            // (C) fp32
-  Tensor bias = {};       // (C) fp32, LayerNorm only
+  Tensor y;              // (T, C)
+  Tensor sum = {};       // (T, C) receives s; required with residual; may alias x or residual
+  Tensor mean = {};      // (T) fp32, LayerNorm only; empty when no backward follows
+  Tensor rstd = {};      // (T) fp32; empty when no backward follows
+  Tensor x;              // (T, C)
+  Tensor residual = {};  // (T, C), optional
+  Tensor gain;           // (C) fp32
+  Tensor bias = {};      // (C) fp32, LayerNorm only
   float epsilon = 1e-5f;
 };
 void norm_forward(Device& device, const NormForwardArgs& args);
 
 struct NormBackwardArgs {
   NormKind kind = NormKind::layer;
-  Tensor ds;              // (T, C): gradient of s. Accumulates: the residual stream's gradient is already there
-  Tensor dgain;           // (C) fp32, accumulates
-  Tensor dbias = {};      // (C) fp32, accumulates; LayerNorm only
-  Tensor dy;              // (T, C)
-  Tensor sum;             // (T, C): s from forward (x when there was no residual)
-  Tensor mean = {};       // (T) fp32
-  Tensor rstd;            // (T) fp32
-  Tensor gain;            // (C) fp32
+  Tensor ds;          // (T, C): gradient of s. Accumulates: the residual stream's gradient is already there
+  Tensor dgain;       // (C) fp32, accumulates
+  Tensor dbias = {};  // (C) fp32, accumulates; LayerNorm only
+  Tensor dy;          // (T, C)
+  Tensor sum;         // (T, C): s from forward (x when there was no residual)
+  Tensor mean = {};   // (T) fp32
+  Tensor rstd;        // (T) fp32
+  Tensor gain;        // (C) fp32
 };
 void norm_backward(Device& device, const NormBackwardArgs& args);
 

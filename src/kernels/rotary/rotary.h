@@ -11,12 +11,12 @@
 namespace filigree {
 
 struct RotaryArgs {
-  Tensor qkv;                  // (B, S, (H + 2G)·D), in place; see attention.h
-  Tensor table;                // (C, D) fp32: cosines of D/2 angles, then their sines, one row a position
-  std::int64_t start = 0;      // position of the first token of each sequence
-  int heads = 0;               // H
-  int kv_heads = 0;            // G
-  bool inverse = false;        // turn back: the backward pass on gradients
+  Tensor qkv;              // (B, S, (H + 2G)·D), in place; see attention.h
+  Tensor table;            // (C, D) fp32: cosines of D/2 angles, then their sines, one row a position
+  std::int64_t start = 0;  // position of the first token of each sequence
+  int heads = 0;           // H
+  int kv_heads = 0;        // G
+  bool inverse = false;    // turn back: the backward pass on gradients
 };
 void rotary(Device& device, const RotaryArgs& args);
 

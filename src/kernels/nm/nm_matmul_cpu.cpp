@@ -1,13 +1,16 @@
 // Drives the product: checks, blocking, threads, scratch memory.
 //
-// Two shapes of work. A few tokens: nm_decode_vectors.cpp streams the weights once, threads share the outputs. Many:
-// each thread owns a range of tokens (and of outputs, when tokens are few) and walks
+// Two shapes of work. A few tokens: nm_decode_vectors.cpp streams the weights, threads share the outputs. Many:
 //
-//   for each group of panels                 a panel: `vectors` vectors of tokens of x, transposed once
-//     for each block of rows                 sums of the group's panels, in L2
-//       for each block of columns            packed once: 3 rows at a time, columns sorted by who keeps them
-//         for each panel of the group        its columns in L1: multiply
-//       for each panel: add bias, round, transpose back into y
+//   all threads pack the weights: 3 rows at a time, columns sorted by who keeps them
+//   each thread, for its tokens (and its outputs, when tokens are few):
+//     for each panel of tokens               x transposed, in L2
+//       for each block of rows               their sums in L2
+//         for each block of columns          the panel's part in L1, weights streaming past: multiply
+//         add bias, round, transpose back into y
+//
+// Packing costs about 0.4 ns a weight, once, and its result is read at 2 to 3 GB/s: what each panel needs again lies in
+// L2. (Packing block by block for 8 panels at once kept the weights in L2 instead and the panels in L3: 10 % slower.)
 //
 // An output is summed in the order of column blocks and, within one, of its row group's subsets: neither depends on
 // tokens, threads or cache sizes.
@@ -70,20 +73,34 @@ NmRows rows_of(const NmMatrix& matrix) {
   return rows;
 }
 
+// Rows [row, row + rows), cut at the end of the matrix, and columns [column, column + columns), whole groups.
+NmRows block_of(const NmMatrix& matrix, std::int64_t row, std::int64_t rows, std::int64_t column,
+                std::int64_t columns) {
+  NmRows in = rows_of(matrix);
+  in.values =
+      static_cast<const std::byte*>(in.values) +
+      (row * in.value_stride + kept_columns(column, matrix.pattern)) * static_cast<std::int64_t>(size_of(in.dtype));
+  in.mask += row * in.mask_stride;
+  in.begin = column;
+  in.columns = columns;
+  in.rows = std::min(rows, matrix.rows - row);
+  return in;
+}
+
 void decode(Device& device, const NmMatmulArgs& args, const NmTarget& target) {
   NmDecodeArgs call;
   call.out = store_of(args);
   call.weights = rows_of(args.weight);
-  call.tokens = static_cast<int>(args.x.shape[0]);
+  const std::int64_t tokens = args.x.shape[0];
   call.x_stride = round_up(args.weight.columns, 64);
   const bool words = target.words && args.x.dtype == DType::bf16;
 
   auto* x = static_cast<float*>(
-      device.scratch(Scratch::kernel, static_cast<std::size_t>(call.tokens * call.x_stride) * sizeof(float)));
-  std::fill_n(x, call.tokens * call.x_stride, 0.0f);
+      device.scratch(Scratch::kernel, static_cast<std::size_t>(tokens * call.x_stride) * sizeof(float)));
+  std::fill_n(x, tokens * call.x_stride, 0.0f);
   with_compute_type(args.x.dtype, [&]<typename T>() {
     const T* from = args.x.as<T>();
-    for (std::int64_t t = 0; t < call.tokens; ++t)
+    for (std::int64_t t = 0; t < tokens; ++t)
       for (std::int64_t k = 0; k < args.weight.columns; ++k) {
         const std::int64_t place = words ? k / 32 * 32 + k % 2 * 16 + k % 32 / 2 : k;
         x[t * call.x_stride + place] = static_cast<float>(from[t * args.weight.columns + k]);
@@ -91,132 +108,161 @@ void decode(Device& device, const NmMatmulArgs& args, const NmTarget& target) {
   });
   call.x = x;
   const auto kernel = words ? nm_decode_words : nm_decode_kernels(target.vectors).decode;
-  parallel_for(args.weight.rows, 16, [&](std::int64_t begin, std::int64_t end) { kernel(call, begin, end); });
+  parallel_for(args.weight.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    // Rows are few enough a call for their weights to stay in cache while the next tokens come.
+    for (std::int64_t row = begin; row < end; row += 64)
+      for (std::int64_t token = 0; token < tokens; token += kNmDecodeTokens) {
+        NmDecodeArgs some = call;
+        some.tokens = static_cast<int>(std::min(kNmDecodeTokens, tokens - token));
+        some.x += token * call.x_stride;
+        some.out.y = static_cast<std::byte*>(call.out.y) +
+                     token * call.out.row_stride * static_cast<std::int64_t>(size_of(call.out.dtype));
+        kernel(some, row, std::min(end, row + 64));
+      }
+  });
 }
 
-// One thread's memory and work. Everything in it is 64-byte aligned.
-class Worker {
+// All weights as nm_matmul_vectors.cpp reads them: one block of columns after the other.
+class Packed {
  public:
-  Worker(const NmMatmulArgs& args, const NmTarget& target, const NmMatmulPlan& plan)
-      : args_(args),
-        plan_(plan),
-        kernels_(nm_matmul_kernels(target.vectors)),
-        words_(target.words),
-        lanes_(nm_lanes(target.vectors)) {
-    const Pattern pattern = args.weight.pattern;
-    packed_.groups = plan.row_block / kNmRowGroup;
-    packed_.column_stride = round_up(plan.column_block, 64);
-    packed_.weight_stride = round_up(kept_columns(plan.column_block, pattern) + lanes_, 16);
-    const std::int64_t full = plan.vectors * lanes_;
-    panel_elements_ = full * (plan.bf16_dot ? args.weight.columns / 4 * 6 : args.weight.columns);
-    parts_[0] = plan.panels * panel_elements_ * 4;
-    parts_[1] = plan.panels * plan.row_block * full * 4;
-    parts_[2] = plan.bf16_dot ? plan.column_block * full * 4 : packed_.groups * kNmRowGroup * packed_.weight_stride * 4;
-    parts_[3] = plan.bf16_dot ? 0 : packed_.groups * packed_.column_stride + 64;  // a vector may reach beyond the last
-    parts_[4] = plan.bf16_dot ? 0 : round_up(packed_.groups * 8, 64);
+  Packed(const NmMatrix& weight, const NmTarget& target, std::int64_t column_block)
+      : weight_(weight), target_(target), column_block_(column_block) {
+    groups_ = (weight.rows + kNmRowGroup - 1) / kNmRowGroup;
+    column_stride_ = round_up(column_block, 64);
+    weight_stride_ = kept_columns(column_block, weight.pattern);
+    weight_bytes_ = round_up(groups_ * kNmRowGroup * weight_stride_ * 4, 64);
+    column_bytes_ = groups_ * column_stride_;
+    block_bytes_ = weight_bytes_ + column_bytes_ + round_up(groups_ * 8, 64);
   }
 
-  std::int64_t bytes() const { return parts_[0] + parts_[1] + parts_[2] + parts_[3] + parts_[4]; }
+  std::int64_t bytes() const { return block_bytes_ * ((weight_.columns + column_block_ - 1) / column_block_); }
+  void use(std::byte* memory) { memory_ = memory; }
 
+  // The block of columns from `column` on, groups [begin, end).
+  NmPackedRows at(std::int64_t column, std::int64_t begin, std::int64_t end) const {
+    std::byte* block = memory_ + column / column_block_ * block_bytes_;
+    NmPackedRows rows;
+    rows.weights = reinterpret_cast<float*>(block) + begin * kNmRowGroup * weight_stride_;
+    rows.columns = reinterpret_cast<std::uint8_t*>(block + weight_bytes_) + begin * column_stride_;
+    rows.counts = reinterpret_cast<std::uint8_t*>(block + weight_bytes_ + column_bytes_) + begin * 8;
+    rows.groups = end - begin;
+    rows.column_stride = column_stride_;
+    rows.weight_stride = weight_stride_;
+    return rows;
+  }
+
+  void pack() const {
+    constexpr std::int64_t kGrain = 16;  // 48 rows: as many pages as the first translation buffer holds with ease
+    const auto& kernels = nm_matmul_kernels(target_.vectors);
+    parallel_for(groups_, kGrain, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t group = first; group < last; group += kGrain)
+        for (std::int64_t column = 0; column < weight_.columns; column += column_block_) {
+          const std::int64_t columns = std::min(column_block_, weight_.columns - column);
+          const NmRows in = block_of(weight_, group * kNmRowGroup, kGrain * kNmRowGroup, column, columns);
+          const NmPackedRows out = at(column, group, std::min(last, group + kGrain));
+          if (target_.words)
+            nm_pack_rows_words(out, in, static_cast<int>(kept_columns(columns, weight_.pattern)));
+          else
+            kernels.pack_rows(out, in);
+        }
+    });
+  }
+
+ private:
+  const NmMatrix& weight_;
+  const NmTarget& target_;
+  std::int64_t column_block_;
+  std::int64_t groups_ = 0;
+  std::int64_t column_stride_ = 0;
+  std::int64_t weight_stride_ = 0;
+  std::int64_t weight_bytes_ = 0;  // of one block of columns
+  std::int64_t column_bytes_ = 0;
+  std::int64_t block_bytes_ = 0;
+  std::byte* memory_ = nullptr;
+};
+
+// One thread's memory and work.
+class Worker {
+ public:
+  Worker(const NmMatmulArgs& args, const NmTarget& target, const NmMatmulPlan& plan, const Packed& packed)
+      : args_(args),
+        plan_(plan),
+        packed_(packed),
+        kernels_(nm_matmul_kernels(target.vectors)),
+        lanes_(nm_lanes(target.vectors)),
+        full_(plan.vectors * lanes_) {
+    panel_bytes_ = full_ * (plan.bf16_dot ? args.weight.columns / 4 * 6 : args.weight.columns) * 4;
+    sum_bytes_ = full_ * plan.row_block * 4;
+    staging_bytes_ = plan.bf16_dot ? full_ * plan.column_block * 4 : 0;
+  }
+
+  std::int64_t bytes() const { return panel_bytes_ + sum_bytes_ + staging_bytes_; }
   void use(std::byte* memory) {
-    panels_ = reinterpret_cast<float*>(memory);
-    sums_ = reinterpret_cast<float*>(memory += parts_[0]);
-    packed_.weights = reinterpret_cast<float*>(memory += parts_[1]);
-    packed_.columns = reinterpret_cast<std::uint8_t*>(memory += parts_[2]);
-    packed_.counts = reinterpret_cast<std::uint8_t*>(memory + parts_[3]);
+    panel_ = reinterpret_cast<float*>(memory);
+    sums_ = reinterpret_cast<float*>(memory + panel_bytes_);
+    staging_ = reinterpret_cast<float*>(memory + panel_bytes_ + sum_bytes_);
   }
 
   void run(std::int64_t token_begin, std::int64_t token_end, std::int64_t row_begin, std::int64_t row_end) {
-    const std::int64_t full = plan_.vectors * lanes_;
-    for (std::int64_t token = token_begin; token < token_end; token += plan_.panels * full) {
-      tokens_ = std::min(token_end - token, plan_.panels * full);
-      load_panels(token);
+    for (token_ = token_begin; token_ < token_end; token_ += full_) {
+      tokens_ = std::min(full_, token_end - token_);
+      vectors_ = static_cast<int>((tokens_ + lanes_ - 1) / lanes_);
+      load_panel();
       for (std::int64_t row = row_begin; row < row_end; row += plan_.row_block)
-        multiply_rows(token, row, std::min(plan_.row_block, row_end - row));
+        multiply_rows(row, std::min(plan_.row_block, row_end - row));
     }
   }
 
  private:
-  std::int64_t panels() const { return (tokens_ + plan_.vectors * lanes_ - 1) / (plan_.vectors * lanes_); }
-  std::int64_t tokens_in(std::int64_t panel) const {
-    return std::min(tokens_ - panel * plan_.vectors * lanes_, plan_.vectors * lanes_);
-  }
-  int vectors_in(std::int64_t panel) const { return static_cast<int>((tokens_in(panel) + lanes_ - 1) / lanes_); }
-  float* panel_at(std::int64_t panel) const { return panels_ + panel * panel_elements_; }
+  std::int64_t width() const { return vectors_ * lanes_; }
 
-  void load_panels(std::int64_t token) {
+  void load_panel() {
     const std::int64_t columns = args_.weight.columns;
-    const auto* x = static_cast<const std::byte*>(args_.x.data);
-    const std::int64_t element = static_cast<std::int64_t>(size_of(args_.x.dtype));
-    for (std::int64_t panel = 0; panel < panels(); ++panel) {
-      const std::int64_t width = vectors_in(panel) * lanes_;
-      const std::byte* from = x + (token + panel * plan_.vectors * lanes_) * columns * element;
-      if (!plan_.bf16_dot) {
-        kernels_.load_panel(panel_at(panel), width, from, args_.x.dtype, columns, tokens_in(panel), columns);
-        continue;
-      }
-      auto* pairs = reinterpret_cast<std::uint32_t*>(panel_at(panel));
-      for (std::int64_t column = 0; column < columns; column += plan_.column_block) {
-        const std::int64_t count = std::min(plan_.column_block, columns - column);
-        kernels_.load_panel(packed_.weights, width, from + column * element, args_.x.dtype, columns, tokens_in(panel),
-                            count);
-        nm_dot_kernels().pair_columns(pairs + column / 4 * 6 * width, packed_.weights, width, count);
-      }
+    const auto element = static_cast<std::int64_t>(size_of(args_.x.dtype));
+    const auto* x = static_cast<const std::byte*>(args_.x.data) + token_ * columns * element;
+    if (!plan_.bf16_dot) return kernels_.load_panel(panel_, width(), x, args_.x.dtype, columns, tokens_, columns);
+    auto* pairs = reinterpret_cast<std::uint32_t*>(panel_);
+    for (std::int64_t column = 0; column < columns; column += plan_.column_block) {
+      const std::int64_t count = std::min(plan_.column_block, columns - column);
+      kernels_.load_panel(staging_, width(), x + column * element, args_.x.dtype, columns, tokens_, count);
+      nm_dot_kernels().pair_columns(pairs + column / 4 * 6 * width(), staging_, width(), count);
     }
   }
 
-  void multiply_rows(std::int64_t token, std::int64_t row, std::int64_t rows) {
+  void multiply_rows(std::int64_t row, std::int64_t rows) {
     const NmMatrix& weight = args_.weight;
-    const std::int64_t panel_sums = plan_.row_block * plan_.vectors * lanes_;
-    if (weight.columns == 0) std::fill_n(sums_, plan_.panels * panel_sums, 0.0f);
-    NmRows in = rows_of(weight);
-    in.rows = rows;
-    in.mask += row * in.mask_stride;
-    const auto* values = static_cast<const std::byte*>(in.values);
-    NmPackedRows packed = packed_;
-    packed.groups = (rows + kNmRowGroup - 1) / kNmRowGroup;
+    if (weight.columns == 0) std::fill_n(sums_, plan_.row_block * full_, 0.0f);
     for (std::int64_t column = 0; column < weight.columns; column += plan_.column_block) {
-      in.begin = column;
-      in.columns = std::min(plan_.column_block, weight.columns - column);
-      in.values = values + (row * in.value_stride + kept_columns(column, weight.pattern)) *
-                               static_cast<std::int64_t>(size_of(in.dtype));
-      if (words_ && !plan_.bf16_dot)
-        nm_pack_rows_words(packed, in, static_cast<int>(kept_columns(in.columns, weight.pattern)));
-      else if (!plan_.bf16_dot)
-        kernels_.pack_rows(packed, in);
-      for (std::int64_t panel = 0; panel < panels(); ++panel) {
-        const int vectors = vectors_in(panel);
-        const float* block = panel_at(panel) + (plan_.bf16_dot ? column / 4 * 6 : column) * vectors * lanes_;
-        float* sums = sums_ + panel * panel_sums;
-        if (plan_.bf16_dot) {
-          nm_dot_kernels().multiply(sums, in, reinterpret_cast<const std::uint32_t*>(block), vectors, column == 0);
-        } else {
-          const bool another = panel + 1 < panels();
-          kernels_.multiply(sums, packed, block, vectors, column == 0,
-                            another ? panel_at(panel + 1) + column * vectors_in(panel + 1) * lanes_ : nullptr);
-        }
+      const std::int64_t columns = std::min(plan_.column_block, weight.columns - column);
+      if (plan_.bf16_dot) {
+        const auto* pairs = reinterpret_cast<const std::uint32_t*>(panel_) + column / 4 * 6 * width();
+        nm_dot_kernels().multiply(sums_, block_of(weight, row, rows, column, columns), pairs, vectors_, column == 0);
+      } else {
+        const NmPackedRows packed = packed_.at(column, row / kNmRowGroup, (row + rows + kNmRowGroup - 1) / kNmRowGroup);
+        const std::int64_t next = column + columns < weight.columns ? column + columns : 0;
+        kernels_.multiply(sums_, packed, panel_ + column * width(), vectors_, column == 0, panel_ + next * width());
       }
     }
-    for (std::int64_t panel = 0; panel < panels(); ++panel) {
-      NmStore out = store_of(args_);
-      const std::int64_t first = (token + panel * plan_.vectors * lanes_) * out.row_stride + row;
-      out.y = static_cast<std::byte*>(out.y) + first * static_cast<std::int64_t>(size_of(out.dtype));
-      if (out.bias) out.bias += row;
-      kernels_.store_rows(out, sums_ + panel * panel_sums, vectors_in(panel) * lanes_, tokens_in(panel), rows);
-    }
+    NmStore out = store_of(args_);
+    out.y = static_cast<std::byte*>(out.y) +
+            (token_ * out.row_stride + row) * static_cast<std::int64_t>(size_of(out.dtype));
+    if (out.bias) out.bias += row;
+    kernels_.store_rows(out, sums_, width(), tokens_, rows);
   }
 
   const NmMatmulArgs& args_;
   const NmMatmulPlan& plan_;
+  const Packed& packed_;
   const NmMatmulKernels& kernels_;
-  bool words_;
   std::int64_t lanes_;
-  std::int64_t panel_elements_ = 0;  // a full panel, fp32 or pairs
-  std::int64_t parts_[5] = {};       // bytes of panels, sums, packed weights, columns, counts
-  float* panels_ = nullptr;          // (panels, columns, width)
-  float* sums_ = nullptr;            // (panels, row_block, width)
-  NmPackedRows packed_;
-  std::int64_t tokens_ = 0;  // of the present group of panels
+  std::int64_t full_;  // tokens of a full panel
+  std::int64_t panel_bytes_ = 0, sum_bytes_ = 0, staging_bytes_ = 0;
+  float* panel_ = nullptr;    // (columns, width) fp32, or pairs (columns / 4, 6, width)
+  float* sums_ = nullptr;     // (row_block, width)
+  float* staging_ = nullptr;  // (column_block, width): a panel on its way to pairs
+  std::int64_t token_ = 0;    // of the present panel
+  std::int64_t tokens_ = 0;
+  int vectors_ = 0;
 };
 
 }  // namespace
@@ -236,16 +282,21 @@ void nm_matmul(Device& device, const NmMatmulArgs& args, const NmTarget& target)
 
   const std::int64_t lanes = nm_lanes(target.vectors);
   const std::int64_t items = plan.token_splits * plan.row_splits;
-  const std::int64_t bytes = Worker(args, target, plan).bytes();
-  auto* memory = static_cast<std::byte*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(items * bytes)));
+  Packed packed(args.weight, target, plan.column_block);
+  const std::int64_t packed_bytes = plan.bf16_dot ? 0 : packed.bytes();
+  const std::int64_t bytes = Worker(args, target, plan, packed).bytes();
+  auto* memory =
+      static_cast<std::byte*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(packed_bytes + items * bytes)));
+  packed.use(memory);
+  if (!plan.bf16_dot) packed.pack();
   const std::int64_t token_vectors = (tokens + lanes - 1) / lanes;
   const std::int64_t row_groups = (rows + kNmRowGroup - 1) / kNmRowGroup;
   parallel_for(items, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t token_part = item / plan.row_splits;
       const std::int64_t row_part = item % plan.row_splits;
-      Worker worker(args, target, plan);
-      worker.use(memory + item * bytes);
+      Worker worker(args, target, plan, packed);
+      worker.use(memory + packed_bytes + item * bytes);
       worker.run(token_vectors * token_part / plan.token_splits * lanes,
                  std::min(tokens, token_vectors * (token_part + 1) / plan.token_splits * lanes),
                  row_groups * row_part / plan.row_splits * kNmRowGroup,

@@ -167,13 +167,14 @@ void pack_rows_of(const NmPackedRows& out, const NmRows& in) {
   constexpr int kMaxWords = 2;
   const int words = static_cast<int>((in.columns + 63) / 64);
   alignas(64) float values[kNmRowGroup][64 * kMaxWords + kLanes] = {};
+  alignas(64) float sorted[kNmRowGroup][64 * kMaxWords + kLanes];  // room for the last whole vector
   for (std::int64_t group = 0; group < out.groups; ++group) {
     std::uint64_t kept[kNmRowGroup][kMaxWords] = {};
     int first[kNmRowGroup][kMaxWords] = {};  // place of the word's first value
     float* weight[kNmRowGroup];
     for (int r = 0; r < kNmRowGroup; ++r) {
       const std::int64_t row = group * kNmRowGroup + r;
-      weight[r] = out.weights + row * out.weight_stride;
+      weight[r] = sorted[r];
       if (row >= in.rows) continue;  // a group that reaches beyond the matrix: the row keeps nothing
       int count = 0;
       for (int w = 0; w < words; ++w) {
@@ -201,7 +202,6 @@ void pack_rows_of(const NmPackedRows& out, const NmRows& in) {
         for (int r = 0; r < kNmRowGroup; ++r) {
           if (!(kNmSubsets[s] >> r & 1)) continue;
           std::uint64_t positions = positions_in(subset, kept[r][w]);
-          // Writes whole vectors: what stands behind the last weight is overwritten by the next subset or unused.
           for (const float* from = values[r] + first[r][w]; positions != 0; from += kLanes, positions >>= kLanes) {
             const std::uint8_t bytes[8] = {static_cast<std::uint8_t>(positions),
                                            static_cast<std::uint8_t>(positions >> 8)};
@@ -212,6 +212,8 @@ void pack_rows_of(const NmPackedRows& out, const NmRows& in) {
       }
       out.counts[group * 8 + s] = static_cast<std::uint8_t>(count);
     }
+    for (int r = 0; r < kNmRowGroup; ++r)
+      std::copy(sorted[r], weight[r], out.weights + (group * kNmRowGroup + r) * out.weight_stride);
   }
 }
 

@@ -40,7 +40,7 @@ NmTarget nm_target(const CpuFeatures& features) {
 NmMatmulPlan plan_nm_matmul(std::int64_t tokens, std::int64_t outputs, Pattern pattern, DType dtype,
                             const NmTarget& target, const CacheSizes& caches, int threads) {
   NmMatmulPlan plan;
-  plan.decode = tokens <= kNmDecodeTokens;
+  plan.decode = tokens <= kNmStreamedTokens;
   plan.bf16_dot = target.bf16_dot && dtype == DType::bf16 && pattern == Pattern{2, 4};
   const std::int64_t lanes = nm_lanes(target.vectors);
   if (plan.decode) return plan;
@@ -55,18 +55,13 @@ NmMatmulPlan plan_nm_matmul(std::int64_t tokens, std::int64_t outputs, Pattern p
 
   // Threads split the tokens, in whole vectors, as long as every thread gets a full panel; then outputs as well, at the
   // price of transposing x once for each part.
-  const std::int64_t vectors_of_tokens = ceil_div(tokens, lanes);
   plan.token_splits = static_cast<int>(std::clamp<std::int64_t>(ceil_div(tokens, lanes * plan.vectors), 1, threads));
   plan.row_splits = static_cast<int>(
       std::clamp<std::int64_t>(threads / plan.token_splits, 1, std::max<std::int64_t>(1, outputs / 48)));
 
-  // Packing a weight costs about 1.5 cycles and multiplying it 6 for each panel: 8 panels make packing small. Their
-  // sums for one row block should leave half of L2 to the weights and to the panel on its way to L1.
-  const std::int64_t panels = ceil_div(ceil_div(vectors_of_tokens, plan.token_splits), plan.vectors);
-  plan.panels = static_cast<int>(std::clamp<std::int64_t>(panels, 1, 8));
-  const std::int64_t row_bytes = plan.panels * plan.vectors * lanes * 4;
-  const std::int64_t rows = caches.l2 / 2 / row_bytes / 48 * 48;
-  plan.row_block = std::clamp<std::int64_t>(rows, 48, 480);
+  // The more rows share a stay of a panel's part in L1, the better; their sums take at most a quarter of L2, which
+  // leaves most of it to the panel.
+  plan.row_block = std::clamp<std::int64_t>(caches.l2 / 4 / (plan.vectors * lanes * 4) / 48 * 48, 48, 960);
   return plan;
 }
 

@@ -19,12 +19,15 @@ constexpr int nm_lanes(NmVectors vectors) {
 
 // Rows are multiplied in groups of three that share loads (nm_matmul_vectors.cpp): splits of N keep groups whole.
 inline constexpr int kNmRowGroup = 3;
+// Up to this many tokens weights are streamed (nm_decode_vectors.cpp), kNmDecodeTokens at a time: packing them would
+// cost more than multiplying them.
+inline constexpr std::int64_t kNmStreamedTokens = 32;
+inline constexpr std::int64_t kNmDecodeTokens = 8;
 
 struct NmMatmulPlan {
-  bool decode = false;    // T is small: weights are streamed once (nm_decode_vectors.cpp), nothing below applies
-  bool bf16_dot = false;  // vdpbf16ps on pairs of inputs
-  int vectors = 1;        // vectors of tokens in a full panel
-  int panels = 1;         // panels that a packed block of weights serves before the next is packed
+  bool decode = false;            // T is small: nothing below applies
+  bool bf16_dot = false;          // vdpbf16ps on pairs of inputs
+  int vectors = 1;                // vectors of tokens in a full panel
   std::int64_t column_block = 0;  // inputs at once; depends on target and pattern alone, since sums depend on it
   std::int64_t row_block = 0;     // outputs at once, a multiple of kNmRowGroup
   int token_splits = 1;           // threads: token_splits x row_splits

@@ -102,8 +102,7 @@ struct NmMatmulKernels {
   void (*store_rows)(const NmStore& out, const float* sums, std::int64_t width, std::int64_t tokens, std::int64_t rows);
 };
 const NmMatmulKernels& nm_matmul_kernels(NmVectors vectors);
-// pack_rows with AVX512_VBMI2, at most 64 columns a block; kept_values: values of a row in the block. Writes up to a
-// vector beyond the columns and weights of a group.
+// pack_rows with AVX512_VBMI2, at most 64 columns a block; kept_values: values of a row in the block.
 void nm_pack_rows_words(const NmPackedRows& out, const NmRows& in, int kept_values);
 
 // One block of the gradient: kept entries of rows x columns, from chunks of `vectors` vectors of tokens.
@@ -139,7 +138,6 @@ const NmDotKernels& nm_dot_kernels();
 inline constexpr int kNmPairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
 
 // Decoding: y (tokens, rows) for at most kNmDecodeTokens tokens.
-inline constexpr std::int64_t kNmDecodeTokens = 8;
 struct NmDecodeArgs {
   NmStore out;                // row 0 of y; bias of the matrix
   NmRows weights;             // the whole matrix; columns = K

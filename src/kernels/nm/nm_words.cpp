@@ -97,26 +97,31 @@ void pack_rows(const NmPackedRows& out, const NmRows& in, int kept_values) {
     }
     std::uint8_t* column = out.columns + group * out.column_stride;
     std::uint8_t* count = out.counts + group * 8;
+    std::uint64_t subset[7];
 #pragma GCC unroll 7
     for (int s = 0; s < 7; ++s) {
-      std::uint64_t subset = ~std::uint64_t{0};
+      subset[s] = ~std::uint64_t{0};
 #pragma GCC unroll 3
-      for (int r = 0; r < kNmRowGroup; ++r) subset &= kNmSubsets[s] >> r & 1 ? kept[r] : ~kept[r];
-      // Whole vectors are stored: what stands behind the last entry is overwritten by the next or unused.
-      _mm512_storeu_si512(column, _mm512_maskz_compress_epi8(subset, places));
-      count[s] = static_cast<std::uint8_t>(std::popcount(subset));
+      for (int r = 0; r < kNmRowGroup; ++r) subset[s] &= kNmSubsets[s] >> r & 1 ? kept[r] : ~kept[r];
+      count[s] = static_cast<std::uint8_t>(std::popcount(subset[s]));
+      _mm512_mask_storeu_epi8(column, _bzhi_u64(~std::uint64_t{0}, count[s]),
+                              _mm512_maskz_compress_epi8(subset[s], places));
       column += count[s];
+    }
 #pragma GCC unroll 3
-      for (int r = 0; r < kNmRowGroup; ++r) {
+    for (int r = 0; r < kNmRowGroup; ++r)
+#pragma GCC unroll 7
+      for (int s = 0; s < 7; ++s) {
         if (!(kNmSubsets[s] >> r & 1)) continue;
-        std::uint64_t positions = _pext_u64(subset, kept[r]);
+        std::uint64_t positions = _pext_u64(subset[s], kept[r]);
         for (int c = 0; c < chunks; ++c, positions >>= 16) {
           const auto here = static_cast<__mmask16>(positions);
-          _mm512_storeu_ps(weight[r], _mm512_maskz_compress_ps(here, value[r][c]));
-          weight[r] += std::popcount(static_cast<unsigned>(here));
+          const auto taken = static_cast<unsigned>(std::popcount(static_cast<unsigned>(here)));
+          _mm512_mask_storeu_ps(weight[r], static_cast<__mmask16>(_bzhi_u32(0xffff, taken)),
+                                _mm512_maskz_compress_ps(here, value[r][c]));
+          weight[r] += taken;
         }
       }
-    }
   }
 }
 

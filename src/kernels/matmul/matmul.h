@@ -18,13 +18,13 @@
 namespace filigree {
 
 struct MatmulArgs {
-  Tensor y;                  // (M, N)
-  Tensor a;                  // (M, K), or (K, M) with transpose_a
-  Tensor b;                  // (K, N), or (N, K) with transpose_b
-  Tensor bias = {};          // (N) fp32, optional
+  Tensor y;          // (M, N)
+  Tensor a;          // (M, K), or (K, M) with transpose_a
+  Tensor b;          // (K, N), or (N, K) with transpose_b
+  Tensor bias = {};  // (N) fp32, optional
   bool transpose_a = false;
   bool transpose_b = false;
-  bool accumulate = false;   // add to y instead of overwriting it
+  bool accumulate = false;  // add to y instead of overwriting it
   float scale = 1.0f;
 };
 void matmul(Device& device, const MatmulArgs& args);

@@ -64,6 +64,14 @@ TEST(Matmul, MatchesReferenceForAllTypesAndOptions) {
                         (options & 4) != 0, (options & 8) != 0, scale});
 }
 
+TEST(Matmul, MatchesReferenceWithManyRows) {
+  const auto device = Device::cpu();
+  for (const auto& [operands, result] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}})
+    for (int options = 0; options < 16; options += 5)
+      run(*device, {1030, 70, 45, operands, result, (options & 1) != 0, (options & 2) != 0, (options & 4) != 0,
+                    (options & 8) != 0, 1.0f});
+}
+
 TEST(Matmul, AllocatesNothingForAKnownShape) {
   const auto device = Device::cpu();
   const OwnedTensor a = random_tensor(*device, DType::bf16, {64, 96}, 1);

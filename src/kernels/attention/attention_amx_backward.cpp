@@ -5,7 +5,7 @@
 // transposition:
 //   S = Q Kᵀ     dP = dO Vᵀ     dVᵀ += dOᵀ P     dKᵀ += Qᵀ dS     dQ += dS K
 #include "core/parallel.h"
-#include "kernels/attention/amx_tiles.h"
+#include "kernels/amx_tiles.h"
 #include "kernels/attention/attention_paths.h"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
@@ -128,17 +128,17 @@ void pack_head(const Operands& at, const AttentionBackwardArgs& args, const Atte
   const bf16* dout = args.dout.as<bf16>() + out_at;
   const bf16* out = args.out.as<bf16>() + out_at;
   const float* logsumexp = args.logsumexp.as<float>() + (b * shape.heads + h) * positions;
-  copy_rows(at.query, query, shape.row(), rows, size, positions);
-  copy_rows(at.dout, dout, shape.out_row(), rows, size, positions);
+  copy_rows(at.query, size, {rows, size}, query, shape.row(), {positions, size});
+  copy_rows(at.dout, size, {rows, size}, dout, shape.out_row(), {positions, size});
   // Pairs along S, transposed, are the transposed rows.
   std::uint32_t* pairs = at.p_pairs;  // (kTile / 2, size) at a time: free until the first tile
   for (std::int64_t first = 0; first < rows; first += kTile)
     for (std::int64_t column = 0; column < size; column += 32) {
       const std::int64_t tiled = first * size + column * kTile;
-      pair_rows(pairs, at.query + first * size + column, size, kTile, 32, kTile);
-      transpose_words(words(at.query_t + tiled), kTile / 2, pairs, 32, kTile / 2, 32, kTile / 2);
-      pair_rows(pairs, at.dout + first * size + column, size, kTile, 32, kTile);
-      transpose_words(words(at.dout_t + tiled), kTile / 2, pairs, 32, kTile / 2, 32, kTile / 2);
+      pair_rows(pairs, 32, {kTile, 32}, at.query + first * size + column, size, {kTile, 32});
+      transpose_words(words(at.query_t + tiled), kTile / 2, pairs, 32, kTile / 2, 32);
+      pair_rows(pairs, 32, {kTile, 32}, at.dout + first * size + column, size, {kTile, 32});
+      transpose_words(words(at.dout_t + tiled), kTile / 2, pairs, 32, kTile / 2, 32);
     }
   for (std::int64_t i = 0; i < rows; ++i) {
     __m512 sum = _mm512_setzero_ps();
@@ -165,13 +165,11 @@ void backward_group(const AttentionBackwardArgs& args, const AttentionShape& sha
   bf16* dqkv = args.dqkv.as<bf16>() + b * positions * stride;
   const float factor = shape.score_factor();
   const auto inverse_root = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)));
-  pair_rows(at.keys, qkv + shape.key(g), stride, rows, size, positions);
+  pair_rows(at.keys, size, {rows, size}, qkv + shape.key(g), stride, {positions, size});
   for (std::int64_t key = 0; key < rows; key += kTile) {
-    const std::int64_t valid = positions - key;
-    transpose_words(at.keys_t + key * size / 2, kTile, words(qkv + shape.key(g) + key * stride), stride / 2, kTile,
-                    size / 2, valid);
-    transpose_words(at.values_t + key * size / 2, kTile, words(qkv + shape.value(g) + key * stride), stride / 2, kTile,
-                    size / 2, valid);
+    const Extent all = {kTile, size}, valid = {positions - key, size};
+    pair_columns(at.keys_t + key * size / 2, kTile, all, qkv + shape.key(g) + key * stride, stride, valid);
+    pair_columns(at.values_t + key * size / 2, kTile, all, qkv + shape.value(g) + key * stride, stride, valid);
   }
   std::fill(at.dkeys_t, at.dkeys_t + rows * size, 0.0f);
   std::fill(at.dvalues_t, at.dvalues_t + rows * size, 0.0f);

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/parallel.h"
-#include "kernels/attention/amx_tiles.h"
+#include "kernels/amx_tiles.h"
 #include "kernels/attention/attention_paths.h"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
@@ -94,13 +94,14 @@ void forward_head(const AttentionForwardArgs& args, const AttentionShape& shape,
   const bf16* key_rows = rows + shape.key(h / shape.group());
   const float factor = shape.score_factor();
   for (std::int64_t key = 0; key < positions; key += kKeyTile)
-    transpose_words(keys + key * size / 2, kKeyTile, words(key_rows + key * stride), stride / 2, kKeyTile, size / 2,
-                    positions - key);
-  pair_rows(values, rows + shape.value(h / shape.group()), stride, round_up(positions, kKeyTile), size, positions);
+    pair_columns(keys + key * size / 2, kKeyTile, {kKeyTile, size}, key_rows + key * stride, stride,
+                 {positions - key, size});
+  pair_rows(values, size, {round_up(positions, kKeyTile), size}, rows + shape.value(h / shape.group()), stride,
+            {positions, size});
 
   for (std::int64_t first = 0; first < positions; first += kQueryTile) {
     const std::int64_t count = std::min(kQueryTile, positions - first);
-    copy_rows(query, rows + first * stride + shape.query(h), stride, kQueryTile, size, count);
+    copy_rows(query, size, {kQueryTile, size}, rows + first * stride + shape.query(h), stride, {count, size});
     std::fill(out, out + kQueryTile * size, 0.0f);
     RowState states[kQueryTile];
     for (std::int64_t key = 0; key < first + count; key += kKeyTile)

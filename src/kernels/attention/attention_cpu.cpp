@@ -1,7 +1,5 @@
 // Checks, and the choice of the path.
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "kernels/amx_tiles.h"
 #include "kernels/attention/attention_paths.h"
 
 namespace filigree {
@@ -12,16 +10,6 @@ bool takes_amx(const AttentionShape& shape, DType dtype) {
 }
 
 }  // namespace
-
-bool amx_usable() {
-  // Linux gives a process the tile registers only on request; the permission holds for all its threads.
-  static const bool usable = [] {
-    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    return cpu_features().amx_bf16 && cpu_features().avx512_bf16 &&
-           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  }();
-  return usable;
-}
 
 AttentionShape attention_shape(const Tensor& qkv, int heads, int kv_heads) {
   require(qkv.shape.rank() == 3, "attention: qkv is (B, S, (H + 2G)·D)");

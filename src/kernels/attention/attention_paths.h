@@ -34,7 +34,6 @@ void attention_backward_vector(Device& device, const AttentionBackwardArgs& args
 void attention_cached_vector(Device& device, const AttentionCachedArgs& args);
 
 // bf16 on AMX tiles, for head sizes that are a multiple of 32.
-bool amx_usable();  // the processor has it and the system lets this process use it
 void attention_forward_amx(Device& device, const AttentionForwardArgs& args);
 void attention_backward_amx(Device& device, const AttentionBackwardArgs& args);
 

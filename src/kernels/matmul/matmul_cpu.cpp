@@ -2,6 +2,7 @@
 
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_amx.h"
 #include "kernels/matmul/matmul_onednn.h"
 
 namespace filigree {
@@ -37,6 +38,7 @@ void matmul(Device& device, const MatmulArgs& args) {
   check(args, rows, columns, depth);
   if (args.y.count() == 0) return;
   if (depth == 0) return without_depth(device, args);
+  if (takes_matmul_amx(args)) return matmul_amx(device, args);
   const MatmulDescription what = {.rows = rows,
                                   .columns = columns,
                                   .depth = depth,

@@ -1,5 +1,6 @@
 #include "kernels/matmul/matmul_onednn.h"
 
+#include <algorithm>
 #include <array>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
@@ -34,12 +35,22 @@ dnnl::memory::desc layout(std::int64_t rows, std::int64_t columns, DType dtype, 
   return {{rows, columns}, type_of(dtype), strides};
 }
 
-// A primitive with its memory objects; their pointers are set at each call.
+// Whether b is first brought into the layout that oneDNN likes best for it. On one Sapphire Rapids core, fp32, T 4096:
+// products at 155 to 170 GFLOP/s instead of 140 to 155, and instead of 64 to 78 where b's rows are 12 KB apart (N 768,
+// K 3072: dX and dW); the reordering takes 2 ms of 120. Fewer rows do not earn it, and with a transposed bf16 a it
+// costs.
+bool reorders_b(const MatmulDescription& what) {
+  return what.rows >= 512 && !(what.operands == DType::bf16 && what.transpose_a);
+}
+
+// A primitive, perhaps a reordering of b before it, and their memory objects; pointers are set at each call.
 struct Product {
   Product(const dnnl::engine& engine, const MatmulDescription& what) {
     const auto y_layout = layout(what.rows, what.columns, what.result, false);
     const auto a_layout = layout(what.rows, what.depth, what.operands, what.transpose_a);
-    const auto b_layout = layout(what.depth, what.columns, what.operands, what.transpose_b);
+    const auto plain_b = layout(what.depth, what.columns, what.operands, what.transpose_b);
+    const dnnl::memory::desc any_b(plain_b.dims(), type_of(what.operands), dnnl::memory::format_tag::any);
+    const auto& b_layout = reorders_b(what) ? any_b : plain_b;
     const auto bias_layout = layout(1, what.columns, DType::f32, false);
     // oneDNN scales the bias too: with another scale it is added afterwards instead.
     const bool late_bias = what.bias && what.scale != 1.0f;
@@ -53,27 +64,49 @@ struct Product {
     const auto operation = what.bias && !late_bias ? dnnl::matmul::desc(a_layout, b_layout, bias_layout, y_layout)
                                                    : dnnl::matmul::desc(a_layout, b_layout, y_layout);
     const dnnl::matmul::primitive_desc plan(operation, attributes, engine);
-    primitive = dnnl::matmul(plan);
-    scratch_bytes = plan.scratchpad_desc().get_size();
-    const auto slot = [&](int index, const dnnl::memory::desc& desc) {
-      memories[used] = dnnl::memory(desc, engine, DNNL_MEMORY_NONE);
-      arguments[used] = {index, memories[used].get()};
-      ++used;
-    };
-    slot(DNNL_ARG_DST, y_layout);
-    slot(DNNL_ARG_SRC, a_layout);
-    slot(DNNL_ARG_WEIGHTS, b_layout);
-    slot(DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc());
-    if (what.bias)
-      slot(late_bias ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(what.accumulate ? 1 : 0) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS,
-           bias_layout);
+    product = dnnl::matmul(plan);
+    y = dnnl::memory(y_layout, engine, DNNL_MEMORY_NONE);
+    a = dnnl::memory(a_layout, engine, DNNL_MEMORY_NONE);
+    b = dnnl::memory(plain_b, engine, DNNL_MEMORY_NONE);
+    ready_b = dnnl::memory(plan.weights_desc(), engine, DNNL_MEMORY_NONE);
+    scratch = dnnl::memory(plan.scratchpad_desc(), engine, DNNL_MEMORY_NONE);
+    bias = dnnl::memory(bias_layout, engine, DNNL_MEMORY_NONE);
+    add(DNNL_ARG_DST, y);
+    add(DNNL_ARG_SRC, a);
+    add(DNNL_ARG_WEIGHTS, ready_b);
+    add(DNNL_ARG_SCRATCHPAD, scratch);
+    const int late_slot = DNNL_ARG_ATTR_MULTIPLE_POST_OP(what.accumulate ? 1 : 0) | DNNL_ARG_SRC_1;
+    if (what.bias) add(late_bias ? late_slot : DNNL_ARG_BIAS, bias);
+    scratch_bytes = round_up(plan.scratchpad_desc().get_size());
+    if (plan.weights_desc() == plain_b) return;
+    dnnl::primitive_attr reorder_attributes;
+    reorder_attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc reorder_plan(engine, plain_b, engine, plan.weights_desc(), reorder_attributes);
+    reorder = dnnl::reorder(reorder_plan);
+    reorder_scratch = dnnl::memory(reorder_plan.scratchpad_desc(), engine, DNNL_MEMORY_NONE);
+    reorder_arguments = {
+        {{DNNL_ARG_FROM, b.get()}, {DNNL_ARG_TO, ready_b.get()}, {DNNL_ARG_SCRATCHPAD, reorder_scratch.get()}}};
+    scratch_bytes = std::max(scratch_bytes, round_up(reorder_plan.scratchpad_desc().get_size()));
+    packed_bytes = round_up(plan.weights_desc().get_size());
   }
+  Product(const Product&) = delete;  // the arguments hold the memories' handles
+  Product& operator=(const Product&) = delete;
 
-  dnnl::matmul primitive;
-  std::array<dnnl::memory, 5> memories;        // y, a, b, scratch, bias
-  std::array<dnnl_exec_arg_t, 5> arguments{};  // the same, as the C interface takes them: no allocation at a call
-  std::size_t used = 0;
-  std::size_t scratch_bytes = 0;
+  bool reorders() const { return packed_bytes != 0; }
+
+  dnnl::matmul product;
+  dnnl::reorder reorder;
+  dnnl::memory y, a, b, ready_b, scratch, bias, reorder_scratch;
+  std::array<dnnl_exec_arg_t, 5> arguments{};  // as the C interface takes them: a call allocates nothing
+  std::array<dnnl_exec_arg_t, 3> reorder_arguments{};
+  int argument_count = 0;
+  std::size_t scratch_bytes = 0, packed_bytes = 0;
+
+ private:
+  static std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+  void add(int slot, const dnnl::memory& memory) {
+    arguments[static_cast<std::size_t>(argument_count++)] = {slot, memory.get()};
+  }
 };
 
 class OneDnn : public LibraryState {
@@ -85,13 +118,24 @@ class OneDnn : public LibraryState {
     if (found != products_.end()) return found->second;
     return products_.try_emplace(what, engine_, what).first->second;
   }
-  void run(Product& product) {
-    dnnl::error::wrap_c_api(dnnl_primitive_execute(product.primitive.get(), stream_.get(),
-                                                   static_cast<int>(product.used), product.arguments.data()),
-                            "could not execute a matrix product");
+  void run(Product& product, std::byte* scratch) {
+    product.scratch.set_data_handle(scratch);
+    if (product.reorders()) {
+      product.ready_b.set_data_handle(scratch + product.scratch_bytes);
+      product.reorder_scratch.set_data_handle(scratch);
+      execute(product.reorder, product.reorder_arguments.data(), 3);
+    } else {
+      product.ready_b.set_data_handle(product.b.get_data_handle());
+    }
+    execute(product.product, product.arguments.data(), product.argument_count);
   }
 
  private:
+  void execute(const dnnl::primitive& primitive, const dnnl_exec_arg_t* arguments, int count) {
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive.get(), stream_.get(), count, arguments),
+                            "could not execute a primitive");
+  }
+
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::unordered_map<MatmulDescription, Product, Hash> products_;
@@ -109,12 +153,12 @@ void onednn_matmul(Device& device, const MatmulDescription& what, void* y, const
   try {
     auto& library = device.library<OneDnn>(Library::onednn, [] { return std::make_unique<OneDnn>(); });
     Product& product = library.product(what);
-    product.memories[0].set_data_handle(y);
-    product.memories[1].set_data_handle(const_cast<void*>(a));
-    product.memories[2].set_data_handle(const_cast<void*>(b));
-    product.memories[3].set_data_handle(device.scratch(Scratch::kernel, product.scratch_bytes));
-    if (what.bias) product.memories[4].set_data_handle(const_cast<float*>(bias));
-    library.run(product);
+    product.y.set_data_handle(y);
+    product.a.set_data_handle(const_cast<void*>(a));
+    product.b.set_data_handle(const_cast<void*>(b));
+    product.bias.set_data_handle(const_cast<float*>(bias));
+    library.run(product,
+                static_cast<std::byte*>(device.scratch(Scratch::kernel, product.scratch_bytes + product.packed_bytes)));
   } catch (const dnnl::error& error) {
     throw Error("oneDNN refused the matrix product " + to_string(what) + ": " + error.what());
   }

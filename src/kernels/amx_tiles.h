@@ -9,10 +9,18 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "core/dtype.h"
+
+namespace filigree {
+
+// Whether the processor has AMX for bf16 and the system lets this process use it.
+bool amx_usable();
+
+}  // namespace filigree
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
 namespace filigree::amx {
@@ -107,56 +115,76 @@ inline void transpose_words_16(__m512i* to, const __m512i* from) {
   }
 }
 
-// to (columns, rows) = transpose of from (rows, columns), 32-bit words. Both extents are multiples of 16; only
-// `valid_rows` of from are read, the others count as 0.
+// to (columns, rows) = transpose of from (rows, columns), 32-bit words; both extents are multiples of 16.
 inline void transpose_words(std::uint32_t* to, std::int64_t to_stride, const std::uint32_t* from,
-                            std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
-                            std::int64_t valid_rows) {
+                            std::int64_t from_stride, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; row += 16)
     for (std::int64_t column = 0; column < columns; column += 16) {
       __m512i in[16], out[16];
-      for (std::int64_t i = 0; i < 16; ++i)
-        in[i] =
-            row + i < valid_rows ? _mm512_loadu_si512(from + (row + i) * from_stride + column) : _mm512_setzero_si512();
+      for (std::int64_t i = 0; i < 16; ++i) in[i] = _mm512_loadu_si512(from + (row + i) * from_stride + column);
       transpose_words_16(out, in);
       for (std::int64_t i = 0; i < 16; ++i) _mm512_storeu_si512(to + (column + i) * to_stride + row, out[i]);
     }
 }
 
 // A row of bf16 seen as 32-bit words (two entries each).
-inline const std::uint32_t* words(const bf16* row) {
-  return reinterpret_cast<const std::uint32_t*>(row);
-}
 inline std::uint32_t* words(bf16* row) {
   return reinterpret_cast<std::uint32_t*>(row);
 }
 
-// to (rows / 2, columns) pairs of from (rows, columns): pair (i, c) holds from(2i, c) and from(2i + 1, c). columns is a
-// multiple of 16; rows from `valid_rows` on count as 0.
-inline void pair_rows(std::uint32_t* to, const bf16* from, std::int64_t from_stride, std::int64_t rows,
-                      std::int64_t columns, std::int64_t valid_rows) {
-  for (std::int64_t row = 0; row < rows; row += 2, to += columns)
-    for (std::int64_t column = 0; column < columns; column += 16) {
-      const auto load_row = [&](std::int64_t r) {
-        const void* source = from + r * from_stride + column;
-        return r < valid_rows ? _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(source)))
-                              : _mm512_setzero_si512();
-      };
-      const __m512i pairs = _mm512_or_si512(load_row(row), _mm512_slli_epi32(load_row(row + 1), 16));
-      _mm512_storeu_si512(to + column, pairs);
+// The part of a matrix that exists; packing fills up to whole tiles with zeros.
+struct Extent {
+  std::int64_t rows, columns;
+};
+
+// 32 entries of a row of which `valid` exist, the others 0.
+inline __m512i load_32(const bf16* from, std::int64_t valid) {
+  if (valid >= 32) return _mm512_loadu_si512(from);
+  return valid <= 0 ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16((1u << valid) - 1u, from);
+}
+
+// 16 entries in the lower halves of words.
+inline __m512i load_16(const bf16* from, std::int64_t valid) {
+  if (valid >= 16) return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  if (valid <= 0) return _mm512_setzero_si512();
+  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << valid) - 1u), from));
+}
+
+// to (rows, columns) = from.
+inline void copy_rows(bf16* to, std::int64_t to_stride, Extent to_extent, const bf16* from, std::int64_t from_stride,
+                      Extent from_extent) {
+  for (std::int64_t row = 0; row < to_extent.rows; ++row)
+    for (std::int64_t column = 0; column < to_extent.columns; column += 32) {
+      const std::int64_t valid = row < from_extent.rows ? from_extent.columns - column : 0;
+      _mm512_storeu_si512(to + row * to_stride + column, load_32(from + row * from_stride + column, valid));
     }
 }
 
-// to (rows, columns), contiguous, = from; rows from `valid_rows` on become 0.
-inline void copy_rows(bf16* to, const bf16* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
-                      std::int64_t valid_rows) {
-  const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(bf16);
-  for (std::int64_t row = 0; row < rows; ++row, to += columns) {
-    if (row < valid_rows)
-      std::memcpy(to, from + row * from_stride, row_bytes);
-    else
-      std::memset(static_cast<void*>(to), 0, row_bytes);
-  }
+// to (rows / 2, columns): pair (i, c) holds from(2i, c) and from(2i + 1, c). The extent is that of `from` filled up.
+inline void pair_rows(std::uint32_t* to, std::int64_t to_stride, Extent to_extent, const bf16* from,
+                      std::int64_t from_stride, Extent from_extent) {
+  for (std::int64_t row = 0; row < to_extent.rows; row += 2)
+    for (std::int64_t column = 0; column < to_extent.columns; column += 16) {
+      const auto load_row = [&](std::int64_t r) {
+        return load_16(from + r * from_stride + column, r < from_extent.rows ? from_extent.columns - column : 0);
+      };
+      const __m512i pairs = _mm512_or_si512(load_row(row), _mm512_slli_epi32(load_row(row + 1), 16));
+      _mm512_storeu_si512(to + row / 2 * to_stride + column, pairs);
+    }
+}
+
+// to (columns / 2, rows): pair (i, r) holds from(r, 2i) and from(r, 2i + 1). The extent is that of `from` filled up.
+inline void pair_columns(std::uint32_t* to, std::int64_t to_stride, Extent to_extent, const bf16* from,
+                         std::int64_t from_stride, Extent from_extent) {
+  for (std::int64_t row = 0; row < to_extent.rows; row += 16)
+    for (std::int64_t column = 0; column < to_extent.columns; column += 32) {
+      __m512i in[16], out[16];
+      for (std::int64_t i = 0; i < 16; ++i)
+        in[i] = load_32(from + (row + i) * from_stride + column,
+                        row + i < from_extent.rows ? from_extent.columns - column : 0);
+      transpose_words_16(out, in);
+      for (std::int64_t i = 0; i < 16; ++i) _mm512_storeu_si512(to + (column / 2 + i) * to_stride + row, out[i]);
+    }
 }
 
 // 2^x for x <= 0, relative error 3e-6, more than the bf16 that it becomes can tell: x = floor(x) + r, a minimax

@@ -84,21 +84,30 @@ void pair_tokens(std::uint32_t* pairs, const float* panel, int vectors, std::int
     _mm512_store_si512(pairs, pair_of(_mm512_load_ps(panel), _mm512_load_ps(panel + kLanes)));
 }
 
+// Block b of the result holds, for each of the four sums, the sum of lanes 4 b to 4 b + 3.
+inline __m512 add_lanes(__m512 s0, __m512 s1, __m512 s2, __m512 s3) {
+  const __m512d s01 = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(s0, s1), _mm512_unpackhi_ps(s0, s1)));
+  const __m512d s23 = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(s2, s3), _mm512_unpackhi_ps(s2, s3)));
+  return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(s01, s23)), _mm512_castpd_ps(_mm512_unpackhi_pd(s01, s23)));
+}
+
+// As multiply_entries in nm_gradient_vectors.cpp: the eight lowest bits; column 0 where they run out.
 template <int kVectors>
-inline __m512 four_entries(const __m512bh (&dy)[kVectors], const std::uint32_t* x, const std::int32_t* column) {
-  const std::uint32_t* from[4];
-  __m512 sum[4];
-  for (int i = 0; i < 4; ++i) {
-    from[i] = x + std::int64_t{column[i]} * (kVectors * kLanes);
+inline void multiply_entries(__m512* part, const __m512bh (&dy)[kVectors], const std::uint32_t* x,
+                             std::uint64_t& bits) {
+  const std::uint32_t* from[8];
+  __m512 sum[8];
+  for (int i = 0; i < 8; ++i) {
+    const std::int64_t column = bits == 0 ? 0 : std::countr_zero(bits);
+    bits &= bits - 1;
+    from[i] = x + column * (kVectors * kLanes);
     sum[i] = _mm512_setzero_ps();
   }
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v)
-    for (int i = 0; i < 4; ++i) sum[i] = _mm512_dpbf16_ps(sum[i], dy[v], load_pairs(from[i] + v * kLanes));
-  const __m512 s01 = _mm512_add_ps(_mm512_unpacklo_ps(sum[0], sum[1]), _mm512_unpackhi_ps(sum[0], sum[1]));
-  const __m512 s23 = _mm512_add_ps(_mm512_unpacklo_ps(sum[2], sum[3]), _mm512_unpackhi_ps(sum[2], sum[3]));
-  const __m512d p01 = _mm512_castps_pd(s01), p23 = _mm512_castps_pd(s23);
-  return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(p01, p23)), _mm512_castpd_ps(_mm512_unpackhi_pd(p01, p23)));
+    for (int i = 0; i < 8; ++i) sum[i] = _mm512_dpbf16_ps(sum[i], dy[v], load_pairs(from[i] + v * kLanes));
+  part[0] = add_lanes(sum[0], sum[1], sum[2], sum[3]);
+  part[1] = add_lanes(sum[4], sum[5], sum[6], sum[7]);
 }
 
 template <int kVectors>
@@ -110,18 +119,13 @@ void gradient_rows(const NmGradientBlock& block) {
     __m512bh dy[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) dy[v] = load_pairs(from + v * kLanes);
-    std::int32_t column[64 + 4];
-    int count = 0;
-    for (std::uint64_t bits = load_mask_bits(block.mask + row * block.mask_stride, block.begin, block.columns);
-         bits != 0; bits &= bits - 1)
-      column[count++] = std::countr_zero(bits);
-    for (int i = 0; i < 3; ++i) column[count + i] = 0;  // fills the last four up; their sums are not stored
+    std::uint64_t bits = load_mask_bits(block.mask + row * block.mask_stride, block.begin, block.columns);
+    const int count = std::popcount(bits);
     float* out = block.gradient + row * block.gradient_stride;
     for (int entry = 0; entry < count; entry += kLanes) {
-      __m512 part[4];
-#pragma GCC unroll 4
-      for (int p = 0; p < 4; ++p)
-        part[p] = entry + 4 * p < count ? four_entries<kVectors>(dy, x, column + entry + 4 * p) : _mm512_setzero_ps();
+      __m512 part[4] = {};
+      multiply_entries<kVectors>(part, dy, x, bits);
+      if (bits != 0) multiply_entries<kVectors>(part + 2, dy, x, bits);
       const __m512 half01 =
           _mm512_add_ps(_mm512_shuffle_f32x4(part[0], part[1], 0x88), _mm512_shuffle_f32x4(part[0], part[1], 0xdd));
       const __m512 half23 =

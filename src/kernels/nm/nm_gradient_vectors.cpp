@@ -1,7 +1,7 @@
 // The weight gradient at kept places with tokens in the lanes.
 //
 // A row's tokens of dy stay in registers; a kept entry is the dot product with its column's tokens, one multiply-add
-// with a memory operand for each vector, and four entries run together to hide latency. The sums of 4 (8, 16) entries
+// with a memory operand for each vector, and eight entries run together to hide latency. The sums of 4 (8, 16) entries
 // are then transposed and added into one vector: 45 instructions for 16 entries of 256 multiply-adds on AVX-512. So the
 // bound is 0.85 of the load-fed multiply-add rate, for half of dense's multiply-adds.
 #undef HWY_TARGET_INCLUDE
@@ -24,27 +24,38 @@ constexpr int kLanes = HWY_MAX_BYTES >= 64 ? 16 : HWY_MAX_BYTES / 4;
 constexpr int kMaxVectors = kLanes == 16 ? 16 : 8;
 constexpr int kParts = kLanes / 4;
 
-// Block b of the result holds, for each of the four entries, the sum of lanes 4 b to 4 b + 3.
-template <int kVectors>
-HWY_INLINE V four_entries(const V (&dy)[kVectors], const float* x, const std::int32_t* column) {
+// Entries that run together. Four chains of multiply-adds, 16 long, would take 64 cycles where their 64 multiply-adds
+// need 48; eight fill them. With 16 registers only four fit.
+constexpr int kTogether = kLanes == 16 ? 8 : 4;
+
+// Transposes and adds: block b of the result holds, for each of the four sums, the sum of lanes 4 b to 4 b + 3.
+HWY_INLINE V add_lanes(V s0, V s1, V s2, V s3) {
   const D d;
-  const float* from[4];
-  V sum[4];
-  for (int i = 0; i < 4; ++i) {
-    from[i] = x + std::int64_t{column[i]} * (kVectors * kLanes);
+  const hn::Repartition<double, D> pairs;
+  const auto s01 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, s0, s1), hn::InterleaveUpper(d, s0, s1)));
+  const auto s23 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, s2, s3), hn::InterleaveUpper(d, s2, s3)));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, s01, s23)),
+                 hn::BitCast(d, hn::InterleaveUpper(pairs, s01, s23)));
+}
+
+// Parts of the kTogether entries of the lowest bits, four a part; clears those bits. Where bits run out, column 0 takes
+// their place.
+template <int kVectors>
+HWY_INLINE void multiply_entries(V* part, const V (&dy)[kVectors], const float* x, std::uint64_t& bits) {
+  const D d;
+  const float* from[kTogether];
+  V sum[kTogether];
+  for (int i = 0; i < kTogether; ++i) {
+    const std::int64_t column = bits == 0 ? 0 : std::countr_zero(bits);
+    bits &= bits - 1;
+    from[i] = x + column * (kVectors * kLanes);
     FILIGREE_NM_KEEP_ADDRESS(from[i]);
     sum[i] = hn::Mul(dy[0], hn::Load(d, from[i]));
   }
 #pragma GCC unroll 16
   for (int v = 1; v < kVectors; ++v)
-    for (int i = 0; i < 4; ++i) sum[i] = hn::MulAdd(dy[v], hn::Load(d, from[i] + v * kLanes), sum[i]);
-  const hn::Repartition<double, D> pairs;
-  const auto s01 =
-      hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, sum[0], sum[1]), hn::InterleaveUpper(d, sum[0], sum[1])));
-  const auto s23 =
-      hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, sum[2], sum[3]), hn::InterleaveUpper(d, sum[2], sum[3])));
-  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, s01, s23)),
-                 hn::BitCast(d, hn::InterleaveUpper(pairs, s01, s23)));
+    for (int i = 0; i < kTogether; ++i) sum[i] = hn::MulAdd(dy[v], hn::Load(d, from[i] + v * kLanes), sum[i]);
+  for (int i = 0; i < kTogether; i += 4) part[i / 4] = add_lanes(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
 }
 
 // Adds the blocks of each part: lane 4 p + i of the result is entry i of part p.
@@ -78,18 +89,18 @@ void multiply_rows(const NmGradientBlock& block) {
     for (int v = 0; v < kVectors; ++v) {
       dy[v] = hn::Load(d, from + v * kLanes);
     }
-    std::int32_t column[64 + 4];
-    int count = 0;
-    for (std::uint64_t bits = load_mask_bits(block.mask + row * block.mask_stride, block.begin, block.columns);
-         bits != 0; bits &= bits - 1)
-      column[count++] = std::countr_zero(bits);
-    for (int i = 0; i < 3; ++i) column[count + i] = 0;  // fills the last four up; their sums are not stored
+    std::uint64_t bits = load_mask_bits(block.mask + row * block.mask_stride, block.begin, block.columns);
+    const int count = std::popcount(bits);
     float* out = block.gradient + row * block.gradient_stride;
     for (int entry = 0; entry < count; entry += kLanes) {
       V part[kParts];
 #pragma GCC unroll 4
-      for (int p = 0; p < kParts; ++p)
-        part[p] = entry + 4 * p < count ? four_entries<kVectors>(dy, x, column + entry + 4 * p) : hn::Zero(d);
+      for (int i = 0; i < kLanes; i += kTogether) {
+        if (entry + i < count)
+          multiply_entries<kVectors>(part + i / 4, dy, x, bits);
+        else
+          for (int p = 0; p < kTogether / 4; ++p) part[i / 4 + p] = hn::Zero(d);
+      }
       V sum = add_blocks(part);
       if (entry + kLanes <= count) {
         if (block.add) sum = hn::Add(sum, hn::LoadU(d, out + entry));

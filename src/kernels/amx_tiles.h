@@ -45,12 +45,19 @@ class TileSession {
   TileSession& operator=(const TileSession&) = delete;
 };
 
-// c (32, 32) = [c +] a (32, depth) · b (depth, 32); depth is a multiple of 32, b in pairs. Strides count elements of c,
-// elements of a and pairs of b.
+// A left operand: 32 rows of a tile step (32 columns) are `stride` entries apart, tile steps `step` entries.
+struct LeftOperand {
+  const bf16* data;
+  std::int64_t stride;
+  std::int64_t step = 32;  // a plain row-major matrix
+};
+
+// c (32, 32) = [c +] a (32, depth) · b (depth, 32); depth is a multiple of 32, b in pairs. Strides count elements of c and
+// pairs of b.
 template <bool accumulate>
-inline void block_product(float* c, std::int64_t c_stride, const bf16* a, std::int64_t a_stride, const std::uint32_t* b,
+inline void block_product(float* c, std::int64_t c_stride, LeftOperand a, const std::uint32_t* b,
                           std::int64_t b_stride, std::int64_t depth) {
-  const std::int64_t c_bytes = c_stride * 4, a_bytes = a_stride * 2, b_bytes = b_stride * 4;
+  const std::int64_t c_bytes = c_stride * 4, a_bytes = a.stride * 2, b_bytes = b_stride * 4;
   asm volatile("" : : : "memory");  // g++ 12's tile loads do not say that they read memory
   if constexpr (accumulate) {
     _tile_loadd(0, c, c_bytes);
@@ -63,14 +70,13 @@ inline void block_product(float* c, std::int64_t c_stride, const bf16* a, std::i
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (std::int64_t k = 0; k < depth; k += 32) {
-    const std::uint32_t* b_rows = b + k / 2 * b_stride;
-    _tile_loadd(4, a + k, a_bytes);
-    _tile_loadd(6, b_rows, b_bytes);
+  for (std::int64_t k = 0; k < depth; k += 32, a.data += a.step, b += 16 * b_stride) {
+    _tile_loadd(4, a.data, a_bytes);
+    _tile_loadd(6, b, b_bytes);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b_rows + 16, b_bytes);
+    _tile_loadd(7, b + 16, b_bytes);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + 16 * a_stride + k, a_bytes);
+    _tile_loadd(5, a.data + 16 * a.stride, a_bytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
@@ -80,13 +86,13 @@ inline void block_product(float* c, std::int64_t c_stride, const bf16* a, std::i
   _tile_stored(3, c + 16 * c_stride + 16, c_bytes);
 }
 
-// The same for c (rows, columns), multiples of 32.
+// The same for c (rows, columns), multiples of 32, and a plain a of stride a_stride.
 template <bool accumulate>
 inline void product(float* c, std::int64_t c_stride, std::int64_t rows, std::int64_t columns, const bf16* a,
                     std::int64_t a_stride, const std::uint32_t* b, std::int64_t b_stride, std::int64_t depth) {
   for (std::int64_t row = 0; row < rows; row += kBlock)
     for (std::int64_t column = 0; column < columns; column += kBlock)
-      block_product<accumulate>(c + row * c_stride + column, c_stride, a + row * a_stride, a_stride, b + column,
+      block_product<accumulate>(c + row * c_stride + column, c_stride, {a + row * a_stride, a_stride}, b + column,
                                 b_stride, depth);
 }
 

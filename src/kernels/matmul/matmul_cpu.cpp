@@ -3,6 +3,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_amx.h"
+#include "kernels/matmul/matmul_few_rows.h"
 #include "kernels/matmul/matmul_onednn.h"
 
 namespace filigree {
@@ -38,6 +39,7 @@ void matmul(Device& device, const MatmulArgs& args) {
   check(args, rows, columns, depth);
   if (args.y.count() == 0) return;
   if (depth == 0) return without_depth(device, args);
+  if (takes_matmul_few_rows(args)) return matmul_few_rows(device, args);
   if (takes_matmul_amx(args)) return matmul_amx(device, args);
   const MatmulDescription what = {.rows = rows,
                                   .columns = columns,

@@ -64,6 +64,17 @@ Config model_config(const Options& options, const std::string& precision) {
   config.model.vocab = options.vocab > 0 ? options.vocab : default_vocab(config.model);
   config.run.precision = precision_named(precision);
   config.weights.pattern = pattern_named(options.pattern);
+  require_user(!options.methods.empty() && options.methods.front() == "dense",
+               "--methods: dense must come first, for the others stand beside it");
+  for (const std::string& method : options.methods)
+    require_user(method == "dense" || method == "slope", "--methods: " + method + "; this version has dense, slope");
+  // The checks of a configuration, on what a configuration would have to say besides.
+  Config checked = config;
+  checked.weights.method = options.methods.back();
+  checked.data.train = {"-"};
+  checked.train.steps = 1;
+  checked.train.batch_tokens = config.model.context;
+  check_config(checked);
   return config;
 }
 

@@ -35,10 +35,11 @@ TrainingData find_data(const Options& options, const LoadedModel& loaded) {
     config.val = options.data;
     config.tokenizer = "";
   }
-  // Text that was prepared into the run lies beside its checkpoints.
-  const TrainingData data = find_training_data(
-      config,
-      {.run_folder = loaded.checkpoint.parent_path().parent_path(), .progress = stderr, .stop = interrupt_requested});
+  // Text that was prepared into the run lies beside its checkpoints; scoring never prepares any.
+  const TrainingData data = find_training_data(config, {.run_folder = loaded.checkpoint.parent_path().parent_path(),
+                                                        .progress = nullptr,
+                                                        .stop = {},
+                                                        .may_prepare = false});
   require_user(!data.val.empty(), "the run has no validation data; name some with --data");
   require_user(!data.tokenizer || !loaded.tokenizer || data.tokenizer->identity() == loaded.tokenizer->identity(),
                "--data: made with tokenizer " + (data.tokenizer ? data.tokenizer->identity() : "") +
@@ -63,7 +64,10 @@ void run(const Options& options) {
                                        {.batch = options.batch,
                                         .max_tokens = options.tokens,
                                         .bytes_per_token = data.val_bytes_per_token,
-                                        .progress = [&](std::int64_t done, std::int64_t) { progress.update(done); }});
+                                        .progress = [&](std::int64_t done, std::int64_t) {
+                                          progress.update(done);
+                                          if (interrupt_requested()) throw Interrupted("interrupted");
+                                        }});
   progress.finish(std::to_string(result.targets) + " tokens");
   if (options.json) {
     nlohmann::ordered_json json = {{"checkpoint", loaded.checkpoint.string()},

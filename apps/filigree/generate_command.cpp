@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/interrupt.h"
 #include "eval/generate.h"
 #include "train/model_loading.h"
 
@@ -45,6 +46,8 @@ void run(const Options& options) {
   std::vector<std::int32_t> prompt = {tokenizer.end_of_text()};
   for (const std::int32_t id : tokenizer.encode(options.prompt)) prompt.push_back(id);
 
+  PlanTable plans(!loaded.config.run.deterministic);
+  if (static_cast<std::int64_t>(prompt.size()) >= kPromptPiece) loaded.model->plan(*device, plans, kPromptPiece);
   Generator generator(*device, *loaded.model, tokenizer.vocab_size());
   std::printf("%s", options.prompt.c_str());
   // Pieces depend on their neighbours: decode everything so far and print what is new and complete.
@@ -52,7 +55,7 @@ void run(const Options& options) {
   std::size_t printed = 0;
   const auto start = std::chrono::steady_clock::now();
   generator.generate(prompt, options.tokens, options.sampling, [&](std::int32_t id) {
-    if (id == tokenizer.end_of_text()) return true;
+    if (id == tokenizer.end_of_text() || interrupt_requested()) return true;
     made.push_back(id);
     const std::string text = tokenizer.decode(made);
     const std::size_t end = complete_length(text);
@@ -67,6 +70,7 @@ void run(const Options& options) {
   std::printf("\n");
   std::fflush(stdout);
   std::fprintf(stderr, "%zu tokens, %.1f tokens/s\n", made.size(), static_cast<double>(made.size()) / seconds);
+  if (interrupt_requested()) throw Interrupted("interrupted");
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ class Contestant {
         tokens_(device_->memory().tensor(Purpose::data, DType::i32, {1, prompt})),
         logits_(device_->memory().tensor(Purpose::activations, config_.run.precision, {1, config_.model.vocab})) {
     model_.initialize(*device_);
+    PlanTable plans(!config_.run.deterministic);
+    if (prompt > 16) model_.plan(*device_, plans, prompt);
   }
 
   // Every call is one pass over `tokens_`' first `count` entries.

@@ -44,7 +44,7 @@ class Contestant {
     adamw_step(*device_, parameters, config_.train, {.lr = 1e-4, .t = ++t_}, {}, norm > 1.0 ? 1.0 / norm : 1.0);
     model_.refresh(*device_);
   }
-  std::int64_t bytes() const { return device_->memory().total(); }
+  std::int64_t bytes() const { return device_->memory().peak(); }
 
  private:
   std::unique_ptr<Device> device_;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/interrupt.h"
-
 namespace filigree {
 
 Generator::Generator(Device& device, Transformer& model, std::int64_t vocabulary)
@@ -50,7 +48,7 @@ std::vector<std::int32_t> Generator::generate(std::span<const std::int32_t> prom
     choices.shape = {vocabulary_};
     const std::int32_t next = sampler.sample(choices, static_cast<std::int64_t>(text.size()));
     text.push_back(next);
-    if (stop(next) || interrupt_requested()) break;
+    if (stop(next)) break;
     if (made + 1 == count) break;
     if (cache_.length == static_cast<std::int64_t>(context))
       restart();

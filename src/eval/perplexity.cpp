@@ -5,8 +5,6 @@
 #include <limits>
 #include <numbers>
 
-#include "core/interrupt.h"
-
 namespace filigree {
 
 Perplexity perplexity(Device& device, Transformer& model, Activations& activations, const DatasetView& data,
@@ -25,7 +23,6 @@ Perplexity perplexity(Device& device, Transformer& model, Activations& activatio
         loader.batch(first, options.batch, tokens.view().as<std::int32_t>(), targets.view().as<std::int32_t>());
     sum += model.loss(device, activations, tokens, targets);
     if (options.progress) options.progress(result.targets, total);
-    if (interrupt_requested()) throw Interrupted("interrupted");
   }
   require(result.targets > 0, "no target token to score");
   result.loss = sum / static_cast<double>(result.targets);

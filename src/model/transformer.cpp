@@ -32,6 +32,25 @@ void fill_normal(const Tensor& tensor, const Random& random, float deviation) {
   });
 }
 
+// The dense matrix behind a sparse layer of another run, its adapter added.
+void load_expanded(Device& device, const CheckpointSource& source, const Config& from, const LinearSpec& spec,
+                   bool adapter, const Tensor& dense) {
+  const LinearSpec stored = layer_spec(from, spec.name, spec.inputs, spec.outputs, Mode::inference, false);
+  const auto weight = make_linear_weight(device, stored);
+  weight->load(device, source, false);
+  weight->expand(device, dense, LinearWeight::Content::values);
+  if (!adapter) return;
+  Adapter low_rank(device, {.name = spec.name,
+                            .inputs = spec.inputs,
+                            .outputs = spec.outputs,
+                            .rank = from.adapters.rank,
+                            .scaled_init = from.adapters.init == "scaled",
+                            .dtype = stored.dtype,
+                            .mode = Mode::inference});
+  low_rank.load(device, source, false);
+  low_rank.merge_into(device, dense);
+}
+
 }  // namespace
 
 Transformer::Transformer(Device& device, const Config& config, Mode mode, bool dense_phase)
@@ -234,7 +253,18 @@ void Transformer::zero_gradients(Device& device) {
 }
 
 void Transformer::plan(Device& device, PlanTable& table, std::int64_t tokens) {
-  for (Linear* linear : linears()) linear->weight().plan(device, table, tokens);
+  for (Linear* linear : linears()) {
+    linear->weight().plan(device, table, tokens);
+    const LinearSpec& now = linear->weight().spec();
+    if (!dense_phase_ || (linear == head_.get() && config_.model.tied)) continue;
+    const LinearSpec later = layer_spec(config_, now.name, now.inputs, now.outputs, mode_, false);
+    if (later.method == now.method) continue;
+    const auto weight = make_linear_weight(device, later);
+    const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, {now.outputs, now.inputs});
+    linear->weight().expand(device, dense, LinearWeight::Content::values);
+    weight->initialize(device, dense, true);
+    weight->plan(device, table, tokens);
+  }
 }
 
 void Transformer::refresh(Device& device) {
@@ -322,7 +352,10 @@ void Transformer::load(Device& device, const CheckpointSource& source, bool with
   head_->load(device, source, with_optimizer);
 }
 
-void Transformer::load_initial(Device& device, const CheckpointSource& source) {
+void Transformer::load_initial(Device& device, const CheckpointSource& source, const Config& from, bool from_adapters) {
+  require_user(from.model.arch == config_.model.arch && from.model.tied == config_.model.tied,
+               "model.init: its model is " + from.model.arch + (from.model.tied ? ", tied" : ", untied") +
+                   ", this one is " + config_.model.arch + (config_.model.tied ? ", tied" : ", untied"));
   load_parameter(device, source, tokens_, false);
   if (positions_) load_parameter(device, source, *positions_, false);
   for (Parameter* parameter : norm_.parameters()) load_parameter(device, source, *parameter, false);
@@ -330,17 +363,24 @@ void Transformer::load_initial(Device& device, const CheckpointSource& source) {
     for (Norm* norm : block->norms())
       for (Parameter* parameter : norm->parameters()) load_parameter(device, source, *parameter, false);
   for (Linear* linear : linears()) {
+    if (linear == head_.get() && config_.model.tied) continue;
     LinearWeight& weight = linear->weight();
-    const std::string name = weight.spec().name + ".weight";
-    if (weight.spec().method == "dense" || !source.has(CheckpointSink::File::model, name)) {
-      linear->load(device, source, false);
+    const LinearSpec& spec = weight.spec();
+    const bool source_dense = source.has(CheckpointSink::File::model, spec.name + ".weight");
+    if (linear->bias()) load_parameter(device, source, *linear->bias(), false);
+    if (!source_dense && spec.method != "dense") {
+      require_user(!from_adapters, "model.init: its layer " + spec.name +
+                                       " has an adapter, which a sparse layer cannot take in; start from a checkpoint "
+                                       "before the adapters, or make the layer dense");
+      weight.load(device, source, false);
       continue;
     }
-    const Shape shape{weight.spec().outputs, weight.spec().inputs};
-    const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, shape);
-    source.load(CheckpointSink::File::model, name, dense);
+    const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, {spec.outputs, spec.inputs});
+    if (source_dense)
+      source.load(CheckpointSink::File::model, spec.name + ".weight", dense);
+    else
+      load_expanded(device, source, from, spec, from_adapters, dense);
     weight.initialize(device, dense, true);
-    if (linear->bias()) load_parameter(device, source, *linear->bias(), false);
   }
 }
 

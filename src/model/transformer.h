@@ -50,12 +50,15 @@ class Transformer {
   // Zeroes what train_batch always adds to: embeddings, norms, biases, a tied head.
   void zero_gradients(Device& device);
 
+  // Chooses kernels for batches of `tokens` rows. In the dense phase the sparse products to come are planned as well,
+  // so that a run knows all its choices, and keeps them in every checkpoint, from its start.
   void plan(Device& device, PlanTable& table, std::int64_t tokens);
   void refresh(Device& device);
   // The dense phase is over: every layer that the configuration makes sparse becomes so, moments included.
   void start_sparse_phase(Device& device);
   void insert_adapters(Device& device);
   bool has_adapters() const;
+  bool dense_phase() const { return dense_phase_; }
 
   std::vector<Linear*> linears();  // head included, tied or not
   std::vector<const Linear*> linears() const;
@@ -63,9 +66,10 @@ class Transformer {
   std::vector<const Parameter*> parameters() const;
   void save(CheckpointSink& sink) const;
   void load(Device& device, const CheckpointSource& source, bool with_optimizer);
-  // Starts from the values of another run: a sparse layer may start from a dense one's matrix (mask by the
-  // configuration's rule, no rescaling); anything else must fit as it is.
-  void load_initial(Device& device, const CheckpointSource& source);
+  // Starts from the values of another run, whose configuration is `from`. A sparse layer may start from a dense one's
+  // matrix (mask by this configuration's rule, no rescaling) or from its own storage, a dense layer from a sparse one's
+  // expanded matrix with its adapter merged. Throws UserError where the models do not go together.
+  void load_initial(Device& device, const CheckpointSource& source, const Config& from, bool from_adapters);
 
  private:
   void forward_blocks(Device& device, Activations& activations, const Tensor& tokens, std::int64_t batch,

@@ -23,8 +23,7 @@ std::int64_t phase_start(const TrainConfig& train, double fraction) {
   return static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(train.steps)));
 }
 
-double adapter_learning_rate(const Config& config, std::int64_t step) {
-  const std::int64_t start = phase_start(config.train, config.adapters.start);
+double adapter_learning_rate(const Config& config, std::int64_t start, std::int64_t step) {
   const double length = static_cast<double>(std::max<std::int64_t>(config.train.steps - start, 1));
   const double remaining = 1.0 - static_cast<double>(step - start) / length;
   return config.adapters.rewarm * config.train.lr * std::clamp(remaining, 0.0, 1.0);

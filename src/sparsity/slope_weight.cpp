@@ -39,7 +39,10 @@ NmMatrix SlopeWeight::column_pruned() const {
 }
 
 void SlopeWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
-  forward_product(device, forward_backend_, y, x, bias);
+  // The choice was made for a batch. A few rows, as in decoding, read the compressed weights and nothing else.
+  constexpr std::int64_t kFewRows = 16;
+  const std::int64_t rows = x.count() / spec_.inputs;
+  forward_product(device, rows <= kFewRows ? Backend::sparse : forward_backend_, y, x, bias);
 }
 
 void SlopeWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
@@ -116,8 +119,9 @@ void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
     });
     return tensor;
   };
-  bool known = true;
-  for (const std::string& key : keys) known = known && table.entries().contains(key);
+  bool known = table.entries().contains(keys[0]);
+  if (spec_.mode == Mode::training)
+    known = known && table.entries().contains(keys[1]) && table.entries().contains(keys[2]);
   const bool measure = table.timing() && !known;
   const OwnedTensor x = measure ? filled({tokens, spec_.inputs}) : OwnedTensor();
   const OwnedTensor y = measure ? filled({tokens, spec_.outputs}) : OwnedTensor();

@@ -63,6 +63,9 @@ std::string state_json(const CheckpointState& state, const fs::path& folder) {
                {"step", state.step},
                {"dense_phase", state.dense_phase},
                {"adapters", state.adapters},
+               {"sparse_start", state.sparse_start},
+               {"adapter_start", state.adapter_start},
+               {"threads", state.threads},
                {"tokenizer", state.tokenizer},
                {"backends", state.backends},
                {"files", files}};
@@ -74,11 +77,15 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
   std::error_code missing;
   for (const auto& entry : fs::directory_iterator(run / "checkpoints", missing)) {
     const std::string name = entry.path().filename().string();
-    const bool digits =
-        name.size() == 13 && std::all_of(name.begin() + 5, name.end(), [](unsigned char c) { return std::isdigit(c); });
+    const bool digits = name.size() >= 13 && std::all_of(name.begin() + 5, name.end(),
+                                                         [](unsigned char letter) { return std::isdigit(letter); });
     if (entry.is_directory() && name.starts_with("step-") && digits) found.push_back(entry.path());
   }
-  std::sort(found.begin(), found.end());
+  // By length first: steps beyond eight digits are newer than all that have eight.
+  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) {
+    const std::string x = a.filename().string(), y = b.filename().string();
+    return x.size() != y.size() ? x.size() < y.size() : x < y;
+  });
   return found;
 }
 
@@ -94,6 +101,12 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   const std::vector<fs::path> all = checkpoints_of(run);
   if (all.empty()) return std::nullopt;
   return all.back();
+}
+
+void remove_unfinished_checkpoints(const fs::path& run) {
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", missing))
+    if (entry.path().extension() == ".tmp") fs::remove_all(entry.path());
 }
 
 void remove_old_checkpoints(const fs::path& run, std::int64_t keep) {
@@ -135,6 +148,9 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
     state_.step = json.at("step").get<std::int64_t>();
     state_.dense_phase = json.at("dense_phase").get<bool>();
     state_.adapters = json.at("adapters").get<bool>();
+    state_.sparse_start = json.at("sparse_start").get<std::int64_t>();
+    state_.adapter_start = json.at("adapter_start").get<std::int64_t>();
+    state_.threads = json.at("threads").get<int>();
     state_.tokenizer = json.at("tokenizer").get<std::string>();
     state_.backends = json.at("backends").get<std::map<std::string, std::string>>();
     for (const char* name : kFiles) {

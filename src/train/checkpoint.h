@@ -26,6 +26,9 @@ struct CheckpointState {
   std::int64_t step = 0;     // optimizer steps done
   bool dense_phase = false;  // the sparse phase has not begun
   bool adapters = false;
+  std::int64_t sparse_start = 0;   // the steps at which the phases began or will begin: train.steps may change on a
+  std::int64_t adapter_start = 0;  // resume, the past may not
+  int threads = 0;                 // sums may depend on the thread count
   std::map<std::string, std::string> backends;  // of each planned product: "sparse" or "dense-after-unpack"
   std::string tokenizer;                        // identity, "" when the run has none
 };
@@ -33,6 +36,8 @@ struct CheckpointState {
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, std::int64_t step);
 // The newest complete checkpoint of a run.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
+// Removes what killed processes left of checkpoints that they were writing. Only for who holds the run's lock.
+void remove_unfinished_checkpoints(const std::filesystem::path& run);
 // Removes the oldest checkpoints of a run beyond the `keep` newest; 0 keeps all.
 void remove_old_checkpoints(const std::filesystem::path& run, std::int64_t keep);
 

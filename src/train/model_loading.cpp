@@ -9,7 +9,9 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-fs::path find_checkpoint(const fs::path& path) {
+fs::path find_checkpoint(const fs::path& given) {
+  fs::path path = fs::absolute(given).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // a trailing slash
   require_user(fs::exists(path), path.string() + ": there is no such run or checkpoint");
   if (fs::exists(path / "state.json")) return path;
   if (const auto newest = newest_checkpoint(path)) return *newest;

@@ -19,14 +19,14 @@ struct LoadedModel {
   std::unique_ptr<Transformer> model;    // for inference; adapters loaded where the checkpoint has them
 };
 
-// The checkpoint folder behind a path. Throws UserError saying what is missing.
+// The checkpoint folder behind a path, absolute. Throws UserError saying what is missing.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
 
 // overrides: "key=value" on the checkpoint's configuration, e.g. run.precision.
 LoadedModel load_model(Device& device, const std::filesystem::path& run_or_checkpoint,
                        std::span<const std::string> overrides);
 
-// The model's configuration with its vocabulary filled in from a checkpoint's embedding.
+// The configuration that a checkpoint carries, with `overrides`.
 Config checkpoint_config(const std::filesystem::path& checkpoint, std::span<const std::string> overrides);
 
 }  // namespace filigree

@@ -24,6 +24,7 @@ class RunFolder {
   void lock();
 
   std::filesystem::path path_;
+  std::filesystem::path topmost_;  // the first folder that had to be made for path_
   bool created_ = false;
   bool kept_ = false;
   int lock_ = -1;

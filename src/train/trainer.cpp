@@ -52,7 +52,20 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   open_data();
   if (!folder_.is_new()) compare_with_saved();
   build_model();
-  if (!folder_.is_new()) resume();
+  const std::optional<fs::path> newest = newest_checkpoint(folder_.path());
+  if (newest)
+    resume(*newest);
+  else
+    start_model();
+  model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
+  require_sparse();
+  if (!folder_.is_new()) {
+    // All that could be refused has been: now the run's own files may change.
+    if (!newest) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
+    truncate_after(folder_.path() / "metrics.jsonl", first_step_);
+    truncate_after(folder_.path() / "eval.jsonl", first_step_);
+    remove_unfinished_checkpoints(folder_.path());
+  }
   write_file_atomically(folder_.path() / "config.toml", write_config(config_));
   if (data_.tokenizer) data_.tokenizer->save(folder_.path() / kTokenizerFile);
   write_file_atomically(folder_.path() / "environment.json", environment_json(*device_));
@@ -70,6 +83,7 @@ void Trainer::open_data() {
                "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
                    std::to_string(data_.vocab()) + " entries; leave the key out to use its number");
   if (vocab == 0) vocab = data_.vocab();
+  check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
   loader_.emplace(*train_view_, config_.model.context, SampleOrder::shuffled, config_.run.seed);
@@ -91,57 +105,80 @@ void Trainer::compare_with_saved() const {
 }
 
 void Trainer::build_model() {
-  const bool dense_phase = phase_start(config_.train, config_.weights.start) > 0;
+  sparse_start_ = phase_start(config_.train, config_.weights.start);
+  adapter_start_ = phase_start(config_.train, config_.adapters.start);
   const std::int64_t micro = config_.train.micro_batch > 0 ? config_.train.micro_batch : sequences_;
-  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
+  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, sparse_start_ > 0);
   activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision, micro,
                                                config_.model.context, recompute_named(config_.train.recompute));
   plans_.emplace(!config_.run.deterministic);
-  if (!newest_checkpoint(folder_.path())) {
-    if (config_.model.init.empty()) {
-      model_->initialize(*device_);
-    } else {
-      const CheckpointReader source(find_checkpoint(config_.model.init));
-      require_user(source.state().tokenizer.empty() || !data_.tokenizer ||
-                       source.state().tokenizer == data_.tokenizer->identity(),
-                   "model.init: " + config_.model.init + " was trained with tokenizer " + source.state().tokenizer +
-                       ", but the data has " + (data_.tokenizer ? data_.tokenizer->identity() : ""));
-      model_->load_initial(*device_, source);
-    }
-    model_->plan(*device_, *plans_, micro * config_.model.context);
-  }
 }
 
-void Trainer::resume() {
-  const std::optional<fs::path> newest = newest_checkpoint(folder_.path());
-  truncate_after(folder_.path() / "metrics.jsonl", newest ? CheckpointReader(*newest).state().step : 0);
-  truncate_after(folder_.path() / "eval.jsonl", newest ? CheckpointReader(*newest).state().step : 0);
-  if (!newest) return;
-  const CheckpointReader reader(*newest);
+void Trainer::start_model() {
+  if (config_.model.init.empty()) {
+    model_->initialize(*device_);
+    return;
+  }
+  const CheckpointReader source(find_checkpoint(config_.model.init));
+  check_tokenizer(source.state(), "model.init: " + config_.model.init);
+  model_->load_initial(*device_, source, checkpoint_config(source.folder(), {}), source.state().adapters);
+}
+
+void Trainer::check_tokenizer(const CheckpointState& state, const std::string& what) const {
+  const std::string ours = data_.tokenizer ? data_.tokenizer->identity() : "";
+  require_user(state.tokenizer.empty() || ours.empty() || state.tokenizer == ours,
+               what + ": was trained with tokenizer " + state.tokenizer + ", but the data has " + ours);
+}
+
+void Trainer::resume(const fs::path& checkpoint) {
+  const CheckpointReader reader(checkpoint);
   const CheckpointState& state = reader.state();
-  if (!state.dense_phase && phase_start(config_.train, config_.weights.start) > 0) model_->start_sparse_phase(*device_);
-  if (state.adapters) model_->insert_adapters(*device_);
+  check_tokenizer(state, folder_.path().string());
+  if (state.threads != device_->threads())
+    console_.warn("the run had " + std::to_string(state.threads) + " threads and goes on with " +
+                  std::to_string(device_->threads()) + ": its numbers may differ in the last bits");
+  first_step_ = state.step;
+  // A phase that has begun keeps its first step; one that has not follows the configuration, and begins at once where
+  // that step is past.
+  if (!state.dense_phase) {
+    if (model_->dense_phase()) model_->start_sparse_phase(*device_);
+    sparse_start_ = state.sparse_start;
+  }
+  if (state.adapters) {
+    model_->insert_adapters(*device_);
+    adapter_start_ = state.adapter_start;
+  }
   model_->load(*device_, reader, true);
   std::map<std::string, PlanEntry> entries;
-  for (const auto& [key, backend] : state.backends)
+  for (const auto& [key, backend] : state.backends) {
+    require_user(backend == name_of(Backend::dense) || backend == name_of(Backend::sparse),
+                 (checkpoint / "state.json").string() + ": there is no back end called " + backend);
     entries[key].backend = backend == name_of(Backend::dense) ? Backend::dense : Backend::sparse;
+  }
   plans_->restore(std::move(entries));
-  model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
-  first_step_ = state.step;
+}
+
+void Trainer::require_sparse() const {
+  if (!config_.run.require_sparse) return;
+  std::string dense;
+  for (const auto& [product, entry] : plans_->entries())
+    if (entry.backend == Backend::dense) dense += "\n  " + product;
+  require_user(dense.empty(), "run.require_sparse: on this machine the dense product is faster for" + dense);
 }
 
 void Trainer::change_phase(std::int64_t step) {
-  const std::int64_t sparse = phase_start(config_.train, config_.weights.start);
-  const std::int64_t adapters = phase_start(config_.train, config_.adapters.start);
   bool changed = false;
-  if (sparse > 0 && step == sparse) {
+  if (model_->dense_phase() && step >= sparse_start_) {
+    sparse_start_ = step;
     model_->start_sparse_phase(*device_);
     model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
     console_.note("step " + std::to_string(step) + ": weights become " + config_.weights.method + " " +
                   to_string(config_.weights.pattern));
     changed = true;
   }
-  if (config_.adapters.rank > 0 && step == adapters) {
+  // Adapters join sparse layers: in a dense phase they wait for its end.
+  if (config_.adapters.rank > 0 && step >= adapter_start_ && !model_->dense_phase() && !model_->has_adapters()) {
+    adapter_start_ = step;
     model_->insert_adapters(*device_);
     console_.note("step " + std::to_string(step) + ": adapters of rank " + std::to_string(config_.adapters.rank) +
                   " inserted");
@@ -153,6 +190,7 @@ void Trainer::change_phase(std::int64_t step) {
 TrainOutcome Trainer::run() {
   const std::int64_t steps = config_.train.steps;
   if (first_step_ >= steps && !folder_.is_new()) {
+    if (!fs::exists(folder_.path() / "report.html")) finish();  // ended between its last checkpoint and its report
     console_.note(folder_.path().string() + ": finished at step " + std::to_string(first_step_) +
                   "; nothing to do (raise train.steps to go on)");
     return TrainOutcome::already_finished;
@@ -165,8 +203,9 @@ TrainOutcome Trainer::run() {
     change_phase(step);
     train_step(step);
     const std::int64_t done = step + 1;
-    const bool stop = interrupt_requested(), last = done == steps;
-    if (val_view_ && (last || (config_.eval.every > 0 && done % config_.eval.every == 0 && !stop))) evaluate(done);
+    const bool last = done == steps;
+    if (val_view_ && (last || (config_.eval.every > 0 && done % config_.eval.every == 0))) evaluate(done);
+    const bool stop = interrupt_requested();
     if (last || stop || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save_checkpoint(done);
     if (stop && !last) {
       console_.note("interrupted after step " + std::to_string(done) + "; go on with --resume");
@@ -195,9 +234,10 @@ void Trainer::train_step(std::int64_t step) {
   const bool finite = std::isfinite(loss) && std::isfinite(norm);
   if (finite) {
     const double clip = config_.train.clip > 0.0 && norm > config_.train.clip ? config_.train.clip / norm : 1.0;
-    const std::int64_t adapters = phase_start(config_.train, config_.adapters.start);
     adamw_step(*device_, parameters, config_.train, {.lr = lr, .t = step + 1},
-               {.lr = adapter_learning_rate(config_, step), .t = std::max<std::int64_t>(step - adapters + 1, 1)}, clip);
+               {.lr = adapter_learning_rate(config_, adapter_start_, step),
+                .t = std::max<std::int64_t>(step - adapter_start_ + 1, 1)},
+               clip);
     model_->refresh(*device_);
     skipped_ = 0;
   } else {
@@ -256,9 +296,11 @@ void Trainer::evaluate(std::int64_t step) {
 
 void Trainer::save_checkpoint(std::int64_t step) {
   CheckpointState state{.step = step,
-                        .dense_phase = phase_start(config_.train, config_.weights.start) >= step &&
-                                       phase_start(config_.train, config_.weights.start) > 0,
+                        .dense_phase = model_->dense_phase(),
                         .adapters = model_->has_adapters(),
+                        .sparse_start = sparse_start_,
+                        .adapter_start = adapter_start_,
+                        .threads = device_->threads(),
                         .backends = {},
                         .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = name_of(entry.backend);
@@ -270,16 +312,12 @@ void Trainer::save_checkpoint(std::int64_t step) {
 void Trainer::write_summary() {
   const ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
   write_file_atomically(folder_.path() / "inspect.json", to_json(summary));
+  // A resumed run was not timed again: its figures are those that stand there.
+  if (first_step_ > 0 && fs::exists(folder_.path() / "plans.json")) return;
   nlohmann::ordered_json plans = nlohmann::ordered_json::object();
   for (const auto& [key, entry] : plans_->entries())
     plans[key] = {{"backend", name_of(entry.backend)}, {"sparse_ms", entry.sparse_ms}, {"dense_ms", entry.dense_ms}};
   write_file_atomically(folder_.path() / "plans.json", plans.dump(2) + "\n");
-  if (!config_.run.require_sparse) return;
-  for (const LayerSummary& layer : summary.layers)
-    require_user(layer.backend.find(name_of(Backend::dense)) == std::string::npos,
-                 "run.require_sparse: the layer " + layer.name + " (" + std::to_string(layer.rows) + " x " +
-                     std::to_string(layer.columns) + ") would run " + layer.backend +
-                     ", for that is faster here; see " + (folder_.path() / "plans.json").string());
 }
 
 void Trainer::announce() {

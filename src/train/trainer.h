@@ -39,7 +39,10 @@ class Trainer {
   void open_data();
   void compare_with_saved() const;
   void build_model();
-  void resume();
+  void start_model();
+  void resume(const std::filesystem::path& checkpoint);
+  void check_tokenizer(const CheckpointState& state, const std::string& what) const;
+  void require_sparse() const;
   void change_phase(std::int64_t step);
   void train_step(std::int64_t step);
   void evaluate(std::int64_t step);
@@ -52,8 +55,9 @@ class Trainer {
   Console& console_;
   RunFolder folder_;
   std::int64_t first_step_ = 0;
-  std::int64_t sequences_ = 0;  // of a batch
-  std::int64_t skipped_ = 0;    // steps in a row without an update
+  std::int64_t sparse_start_ = 0, adapter_start_ = 0;  // steps at which the phases begin, or began
+  std::int64_t sequences_ = 0;                         // of a batch
+  std::int64_t skipped_ = 0;                           // steps in a row without an update
 
   std::unique_ptr<Device> device_;
   TrainingData data_;

@@ -76,7 +76,7 @@ TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
 TEST_F(Program, PreparesAFolderAndTrainsOnIt) {
   fs::create_directories(folder_.path() / "notes");
   for (int i = 0; i < 30; ++i)
-    std::ofstream(folder_.path() / "notes" / ("n" + std::to_string(i) + ".txt"))
+    std::ofstream(folder_.path() / "notes" / std::string("n").append(std::to_string(i)).append(".txt"))
         << read_all(folder_.path() / "configs" / "lace.txt").substr(0, 600 + 10 * static_cast<std::size_t>(i));
   ASSERT_EQ(program({"prepare", "--text", "notes", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
   const auto trained = program({"train", config_, "--out", "run", "--set", "data.train=data/train-*.bin", "--set",
@@ -152,7 +152,7 @@ TEST_F(Program, Kill9AndResumeEqualTheUninterruptedRun) {
     Started started(arguments, folder_.path());
     wait_for(checkpoint_path(folder_.path() / broken, 225));  // adapters came at step 200
     kill(started.pid(), SIGKILL);
-    started.wait();
+    ASSERT_EQ(started.wait().code, -SIGKILL) << "it ended before it was killed";
     arguments.push_back("--resume");
     const auto resumed = program(arguments);
     ASSERT_EQ(resumed.code, 0) << resumed.err;

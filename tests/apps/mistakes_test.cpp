@@ -88,6 +88,11 @@ INSTANTIATE_TEST_SUITE_P(
                 {"5000"}},
         Mistake{"report_no_run", {"report", "existing", "--out", "out"}, {"existing"}},
         Mistake{"bench_shape", {"bench", "matmul", "--shape", "64"}, {"--shape", "64"}},
+        Mistake{"bench_methods", {"bench", "step", "--model", "tiny", "--methods", "dense,slop"}, {"slop", "slope"}},
+        Mistake{
+            "bench_no_dense", {"bench", "step", "--model", "tiny", "--methods", "slope"}, {"dense must come first"}},
+        Mistake{"bench_pattern", {"bench", "step", "--model", "tiny", "--pattern", "2:7"}, {"2:7", "64"}},
+        Mistake{"adapters_on_dense", tiny({"weights.method=dense"}), {"adapters.rank"}},
         Mistake{"bench_model", {"bench", "step", "--model", "gpt9"}, {"gpt9", "gpt2-124m"}},
         Mistake{"inspect_vocabulary", {"inspect", "configs/quickstart-slope.toml"}, {"model.vocab"}}),
     [](const auto& test) { return std::string(test.param.name); });

@@ -29,9 +29,9 @@ TEST(LearningRate, AdaptersAreRewarmedAtInsertion) {
   config.adapters.start = 0.9;
   config.adapters.rewarm = 0.3;
   EXPECT_EQ(phase_start(config.train, config.adapters.start), 900);
-  EXPECT_DOUBLE_EQ(adapter_learning_rate(config, 900), 3e-4);
-  EXPECT_NEAR(adapter_learning_rate(config, 950), 1.5e-4, 1e-12);
-  EXPECT_DOUBLE_EQ(adapter_learning_rate(config, 1000), 0.0);
+  EXPECT_DOUBLE_EQ(adapter_learning_rate(config, 900, 900), 3e-4);
+  EXPECT_NEAR(adapter_learning_rate(config, 900, 950), 1.5e-4, 1e-12);
+  EXPECT_DOUBLE_EQ(adapter_learning_rate(config, 900, 1000), 0.0);
 }
 
 }  // namespace

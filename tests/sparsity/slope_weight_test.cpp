@@ -188,7 +188,7 @@ TEST(SlopeWeight, InitializationKeepsTheEnergyOfTheDenseMatrix) {
   }
 }
 
-TEST(SlopeWeight, RescaleByOneChangesNoBit) {
+TEST(SlopeWeight, RescaleScalesDx) {
   const auto device = Device::cpu();
   const OwnedTensor dense = random_tensor(*device, DType::f32, {32, 32}, 1);
   const OwnedTensor dy = random_tensor(*device, DType::f32, {8, 32}, 2);

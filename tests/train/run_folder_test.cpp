@@ -15,12 +15,22 @@ TEST(RunFolder, IsRemovedUnlessKept) {
   const fs::path path = parent.path() / "a" / "run";
   { const RunFolder folder(path, false); }
   EXPECT_FALSE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(parent.path() / "a")) << "a folder on the way was left behind";
   {
     RunFolder folder(path, true);  // --resume where nothing is starts
     EXPECT_TRUE(folder.is_new());
     folder.keep();
   }
   EXPECT_TRUE(fs::exists(path));
+}
+
+TEST(RunFolder, TakesOverWhatAKilledSetUpLeft) {
+  const testing::TemporaryFolder parent;
+  const fs::path path = parent.path() / "run";
+  fs::create_directories(path / "data");
+  std::ofstream(path / ".lock").flush();
+  EXPECT_TRUE(RunFolder(path, false).is_new());
+  EXPECT_FALSE(fs::exists(path));
 }
 
 TEST(RunFolder, IsForOneProcessAtATime) {

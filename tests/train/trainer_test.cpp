@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include "eval/perplexity.h"
 #include "io/config_toml.h"
 #include "tiny_run.h"
 #include "train/model_loading.h"
@@ -124,13 +125,129 @@ TEST(Trainer, StartsFromADenseModelOfAnotherRun) {
 TEST(Trainer, LoadedModelsGiveTheEvaluatedLoss) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
-  train_tiny(tiny_run_config(folder.path(), {"adapters.rank=4", "adapters.start=0.5"}), run);
+  const Config config = tiny_run_config(folder.path(), {"adapters.rank=4", "adapters.start=0.5", "eval.tokens=0"});
+  train_tiny(config, run);
   const auto device = Device::cpu();
   const LoadedModel loaded = load_model(*device, run, {});
   EXPECT_EQ(loaded.step, 8);
   EXPECT_TRUE(loaded.model->has_adapters());
-  ASSERT_NE(loaded.tokenizer, nullptr);
-  EXPECT_EQ(loaded.tokenizer->vocab_size(), 257);
+  const TrainingData data = find_training_data(config.data, {.run_folder = run});
+  const DatasetView view(data.val, 257);
+  Activations activations(*device, loaded.config.model, DType::f32, 4, 32, Recompute::inference);
+  const Perplexity result = perplexity(*device, *loaded.model, activations, view, {.batch = 4});
+  EXPECT_NEAR(result.loss, *find_value(read_eval_metrics(run / "eval.jsonl").back().values, "loss"), 1e-5);
+}
+
+// Phases are fractions of train.steps, which a resume may change: what has begun stays begun.
+TEST(Trainer, MoreStepsDoNotUndoPhasesThatHaveBegun) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const std::vector<std::string> keys = {"weights.start=0.25", "adapters.rank=4", "adapters.start=0.75",
+                                         "checkpoint.every=1", "train.schedule=constant"};
+  train_tiny(tiny_run_config(folder.path(), keys), run);
+  auto longer = keys;
+  longer.push_back("train.steps=20");
+  std::string said;
+  ASSERT_EQ(train_tiny(tiny_run_config(folder.path(), longer), run, true, &said), TrainOutcome::finished);
+  EXPECT_EQ(said.find("inserted"), std::string::npos) << said;
+  const CheckpointState state = CheckpointReader(*newest_checkpoint(run)).state();
+  EXPECT_FALSE(state.dense_phase);
+  EXPECT_EQ(state.sparse_start, 2);
+  EXPECT_EQ(state.adapter_start, 6);
+  const auto device = Device::cpu();
+  EXPECT_NO_THROW(load_model(*device, run, {}));
+}
+
+TEST(Trainer, APhaseThatFewerStepsPutIntoThePastBeginsAtOnce) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const std::vector<std::string> keys = {"weights.start=0.5", "checkpoint.every=1", "checkpoint.keep=0",
+                                         "train.schedule=constant", "train.steps=20"};
+  train_tiny(tiny_run_config(folder.path(), keys), run);
+  for (int step = 9; step <= 20; ++step) fs::remove_all(checkpoint_path(run, step));  // stopped after 8, still dense
+  auto shorter = keys;
+  shorter.back() = "train.steps=12";
+  ASSERT_EQ(train_tiny(tiny_run_config(folder.path(), shorter), run, true), TrainOutcome::finished);
+  EXPECT_EQ(CheckpointReader(checkpoint_path(run, 12)).state().sparse_start, 8);
+}
+
+TEST(Trainer, AdaptersWaitForTheSparsePhase) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  train_tiny(tiny_run_config(folder.path(), {"weights.start=0.5", "adapters.rank=4", "adapters.start=0.1"}), run);
+  const CheckpointState state = CheckpointReader(*newest_checkpoint(run)).state();
+  EXPECT_TRUE(state.adapters);
+  EXPECT_EQ(state.adapter_start, 4);
+}
+
+TEST(Trainer, ResumeTakesKernelChoicesFromTheCheckpoint) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  train_tiny(tiny_run_config(folder.path(), {"checkpoint.every=4", "checkpoint.keep=0"}), run);
+  fs::remove_all(checkpoint_path(run, 8));
+  const fs::path state = checkpoint_path(run, 4) / "state.json";
+  std::string text = file_bytes(state);
+  for (std::size_t at = text.find("\"sparse\""); at != std::string::npos; at = text.find("\"sparse\"", at))
+    text.replace(at, 8, "\"dense-after-unpack\"");
+  std::ofstream(state) << text;
+  train_tiny(tiny_run_config(folder.path(), {"checkpoint.every=4", "checkpoint.keep=0"}), run, true);
+  EXPECT_NE(file_bytes(run / "inspect.json").find("forward dense-after-unpack"), std::string::npos);
+}
+
+TEST(Trainer, RequireSparseRefusesBeforeAnythingIsKept) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  train_tiny(tiny_run_config(folder.path(), {"run.require_sparse=true", "checkpoint.every=4", "checkpoint.keep=0"}),
+             run);
+  fs::remove_all(checkpoint_path(run, 8));
+  const fs::path state = checkpoint_path(run, 4) / "state.json";
+  std::string text = file_bytes(state);
+  text.replace(text.find("\"sparse\""), 8, "\"dense-after-unpack\"");
+  std::ofstream(state) << text;
+  const std::string before = file_bytes(run / "metrics.jsonl");
+  EXPECT_NE(refusal([&] {
+              train_tiny(tiny_run_config(folder.path(),
+                                         {"run.require_sparse=true", "checkpoint.every=4", "checkpoint.keep=0"}),
+                         run, true);
+            }).find("require_sparse"),
+            std::string::npos);
+  EXPECT_EQ(file_bytes(run / "metrics.jsonl"), before);
+}
+
+TEST(Trainer, AnotherTokenizerUnderTheSameNameIsRefused) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Config config =
+      tiny_run_config(folder.path(), {"data.tokenizer=spm:300", "checkpoint.every=4", "checkpoint.keep=0"});
+  train_tiny(config, run);
+  fs::remove_all(checkpoint_path(run, 8));
+  fs::path state = checkpoint_path(run, 4) / "state.json";
+  std::string text = file_bytes(state);
+  const std::size_t at = text.find("\"tokenizer\": \"spm:300-");
+  ASSERT_NE(at, std::string::npos);
+  text[at + 23] = text[at + 23] == '0' ? '1' : '0';
+  std::ofstream(state) << text;
+  EXPECT_NE(refusal([&] { train_tiny(config, run, true); }).find("tokenizer"), std::string::npos);
+}
+
+TEST(Trainer, ADenseModelStartsFromASparseOneWithItsAdapters) {
+  const testing::TemporaryFolder folder;
+  train_tiny(
+      tiny_run_config(folder.path(), {"train.steps=40", "adapters.rank=4", "adapters.start=0.5", "eval.every=40"}),
+      folder.path() / "sparse");
+  const std::string init = "model.init=" + (folder.path() / "sparse").string();
+  train_tiny(tiny_run_config(folder.path(), {init, "weights.method=dense", "train.lr=1e-9", "eval.every=1"}),
+             folder.path() / "dense");
+  EXPECT_NEAR(*find_value(read_eval_metrics(folder.path() / "dense" / "eval.jsonl").front().values, "loss"),
+              *find_value(read_eval_metrics(folder.path() / "sparse" / "eval.jsonl").back().values, "loss"), 1e-3);
+  EXPECT_NE(
+      refusal([&] { train_tiny(tiny_run_config(folder.path(), {init}), folder.path() / "again"); }).find("adapter"),
+      std::string::npos);
+  EXPECT_NE(refusal([&] {
+              train_tiny(tiny_run_config(folder.path(), {init, "model.arch=opt", "weights.method=dense"}),
+                         folder.path() / "opt");
+            }).find("model.init"),
+            std::string::npos);
 }
 
 }  // namespace

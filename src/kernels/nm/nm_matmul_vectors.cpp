@@ -82,24 +82,34 @@ void load_panel_of(float* panel, std::int64_t width, const X* x, std::int64_t ro
                    std::int64_t columns) {
   const D d;
   // Rows are first copied to a strip: x's rows may lie a power of two apart, where 16 of them fight for one cache set.
+  // Columns outside, so that what is written lies in a few pages.
   alignas(64) float strip[kLanes * kStrip] = {};
-  for (std::int64_t token = 0; token < width; token += kLanes) {
-    const int valid = static_cast<int>(std::clamp<std::int64_t>(tokens - token, 0, kLanes));
-    std::memset(strip + valid * kStrip, 0, static_cast<std::size_t>(kLanes - valid) * kStrip * sizeof(float));
-    for (std::int64_t column = 0; column < columns; column += kStrip) {
-      const int count = static_cast<int>(std::min<std::int64_t>(kStrip, columns - column));
+  for (std::int64_t column = 0; column < columns; column += kStrip) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kStrip, columns - column));
+    for (std::int64_t token = 0; token < width; token += kLanes) {
+      const int valid = static_cast<int>(std::clamp<std::int64_t>(tokens - token, 0, kLanes));
       for (int t = 0; t < valid; ++t) {
         const X* from = x + (token + t) * row_stride + column;
         float* to = strip + t * kStrip;
-        for (int c = 0; c < count; ++c) to[c] = static_cast<float>(from[c]);
+        if (count == kStrip)
+          for (int c = 0; c < kStrip; ++c) to[c] = static_cast<float>(from[c]);
+        else
+          for (int c = 0; c < count; ++c) to[c] = static_cast<float>(from[c]);
       }
+      if (valid < kLanes) std::fill(strip + valid * kStrip, strip + kLanes * kStrip, 0.0f);
       float* out = panel + column * width + token;
       for (int c = 0; c < count; c += 4) {
         // Lane block b holds token 4 b + i, so that lanes are tokens in order after the transpose.
         V v[4];
         for (int i = 0; i < 4; ++i) v[i] = load_blocks(strip + i * kStrip + c, 4 * kStrip);
         transpose_blocks(v);
-        for (int i = 0; i < std::min(4, count - c); ++i) hn::Store(v[i], d, out + (c + i) * width);
+        if (count - c >= 4) {
+          for (int i = 0; i < 4; ++i) hn::Store(v[i], d, out + (c + i) * width);
+        } else {
+          hn::Store(v[0], d, out + c * width);
+          if (count - c > 1) hn::Store(v[1], d, out + (c + 1) * width);
+          if (count - c > 2) hn::Store(v[2], d, out + (c + 2) * width);
+        }
       }
     }
   }
@@ -113,14 +123,26 @@ void load_panel(float* panel, std::int64_t width, const void* x, DType dtype, st
     load_panel_of(panel, width, static_cast<const bf16*>(x), row_stride, tokens, columns);
 }
 
+// y = scale · sum + bias [+ y], rounded. Inlined with a constant count for whole strips.
+template <typename Y>
+HWY_INLINE void finish_strip(Y* y, float* sum, const NmStore& out, std::int64_t row, int count) {
+  if (out.scale != 1.0f)
+    for (int r = 0; r < count; ++r) sum[r] *= out.scale;
+  if (out.bias)
+    for (int r = 0; r < count; ++r) sum[r] += out.bias[row + r];
+  if (out.accumulate)
+    for (int r = 0; r < count; ++r) sum[r] += static_cast<float>(y[r]);
+  for (int r = 0; r < count; ++r) y[r] = Y(sum[r]);
+}
+
 template <typename Y>
 void store_rows_of(const NmStore& out, const float* sums, std::int64_t width, std::int64_t tokens, std::int64_t rows) {
   const D d;
   alignas(64) float strip[kLanes * kStrip];
-  for (std::int64_t token = 0; token < tokens; token += kLanes) {
-    const int valid = static_cast<int>(std::min<std::int64_t>(kLanes, tokens - token));
-    for (std::int64_t row = 0; row < rows; row += kStrip) {
-      const int count = static_cast<int>(std::min<std::int64_t>(kStrip, rows - row));
+  for (std::int64_t row = 0; row < rows; row += kStrip) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kStrip, rows - row));
+    for (std::int64_t token = 0; token < tokens; token += kLanes) {
+      const int valid = static_cast<int>(std::min<std::int64_t>(kLanes, tokens - token));
       for (int r = 0; r < count; r += 4) {
         V v[4];
         for (int i = 0; i < 4; ++i) v[i] = hn::Load(d, sums + (row + std::min(r + i, count - 1)) * width + token);
@@ -129,14 +151,10 @@ void store_rows_of(const NmStore& out, const float* sums, std::int64_t width, st
       }
       for (int t = 0; t < valid; ++t) {
         Y* y = static_cast<Y*>(out.y) + (token + t) * out.row_stride + row;
-        float* sum = strip + t * kStrip;
-        if (out.scale != 1.0f)
-          for (int r = 0; r < count; ++r) sum[r] *= out.scale;
-        if (out.bias)
-          for (int r = 0; r < count; ++r) sum[r] += out.bias[row + r];
-        if (out.accumulate)
-          for (int r = 0; r < count; ++r) sum[r] += static_cast<float>(y[r]);
-        for (int r = 0; r < count; ++r) y[r] = Y(sum[r]);
+        if (count == kStrip)
+          finish_strip(y, strip + t * kStrip, out, row, kStrip);
+        else
+          finish_strip(y, strip + t * kStrip, out, row, count);
       }
     }
   }

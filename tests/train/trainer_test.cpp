@@ -131,7 +131,7 @@ TEST(Trainer, LoadedModelsGiveTheEvaluatedLoss) {
   const LoadedModel loaded = load_model(*device, run, {});
   EXPECT_EQ(loaded.step, 8);
   EXPECT_TRUE(loaded.model->has_adapters());
-  const TrainingData data = find_training_data(config.data, {.run_folder = run});
+  const TrainingData data = find_training_data(config.data, {.run_folder = run, .progress = nullptr, .stop = {}});
   const DatasetView view(data.val, 257);
   Activations activations(*device, loaded.config.model, DType::f32, 4, 32, Recompute::inference);
   const Perplexity result = perplexity(*device, *loaded.model, activations, view, {.batch = 4});

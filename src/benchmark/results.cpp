@@ -48,18 +48,17 @@ void compare_with(std::vector<ResultRow>& rows, const std::string& baseline) {
 }
 
 ResultContext result_context(const Device& device, const std::vector<std::string>& command) {
-  return {.device = device.description(), .command = fmt::format("{}", fmt::join(command, " "))};
+  return {.device = device.description(),
+          .command = fmt::format("{}", fmt::join(command, " ")),
+          .libraries = {{"oneDNN", dense_library_version()}}};
 }
 
 void write_results(const std::filesystem::path& file, const ResultContext& context,
                    const std::vector<ResultRow>& rows) {
   constexpr std::uint64_t kLimit = std::uint64_t{256} << 20;
-  Json document = {{"device", context.device},
-                   {"driver", ""},
-                   {"libraries", {{"oneDNN", dense_library_version()}}},
-                   {"commit", build::kCommit},
-                   {"command", context.command},
-                   {"rows", Json::array()}};
+  Json document = {{"device", context.device}, {"driver", context.driver},   {"libraries", Json::object()},
+                   {"commit", build::kCommit}, {"command", context.command}, {"rows", Json::array()}};
+  for (const auto& [library, version] : context.libraries) document["libraries"][library] = version;
   if (std::filesystem::exists(file)) {
     const Json old = Json::parse(read_file(file, kLimit), nullptr, false);
     require_user(old.is_object() && old.contains("rows") && old.at("rows").is_array(),

@@ -45,8 +45,10 @@ struct ResultRow {
 void compare_with(std::vector<ResultRow>& rows, const std::string& baseline);
 
 struct ResultContext {
-  std::string device;   // Device::description()
-  std::string command;  // the command line
+  std::string device;                                               // Device::description()
+  std::string command;                                              // the command line
+  std::string driver = {};                                          // of a GPU
+  std::vector<std::pair<std::string, std::string>> libraries = {};  // name and version
 };
 ResultContext result_context(const Device& device, const std::vector<std::string>& command);
 

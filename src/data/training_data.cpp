@@ -147,7 +147,9 @@ TrainingData find_training_data(const DataConfig& config, const TrainingDataOpti
       throw UserError(folder.string() +
                       ": the text of this run was prepared from other files or with another tokenizer");
   } else {
-    require_user(options.may_prepare, folder.string() + ": the text of data.train has not been prepared there; prepare it with `filigree prepare` and name the folder");
+    require_user(options.may_prepare, folder.string() +
+                                          ": the text of data.train has not been prepared there; prepare it with "
+                                          "`filigree prepare` and name the folder");
     prepare({.text = train.text,
              .val_text = val.text,
              .tokenizer = config.tokenizer,

@@ -34,7 +34,7 @@ struct TrainingDataOptions {
   std::filesystem::path run_folder;  // text is prepared into run_folder/data
   std::FILE* progress = nullptr;     // as in PrepareOptions
   std::function<bool()> stop;
-  bool may_prepare = true;            // false: text that is not prepared yet is a UserError
+  bool may_prepare = true;  // false: text that is not prepared yet is a UserError
 };
 
 // Without data.val, a data folder's own validation shards are used, and of text a share is held out. Throws UserError

@@ -118,11 +118,11 @@ void run_step(const Options& options) {
   const auto device = Device::cpu(options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)
-    append(rows, benchmark_step(*device, {.name = options.model,
-                                          .config = model_config(options, precision),
-                                          .methods = options.methods,
-                                          .batch = options.batch,
-                                          .repeats = options.repeats}));
+    append(rows, benchmark_step({.name = options.model,
+                                 .config = model_config(options, precision),
+                                 .methods = options.methods,
+                                 .batch = options.batch,
+                                 .repeats = options.repeats}));
   publish(options, *device, rows);
 }
 
@@ -130,12 +130,12 @@ void run_infer(const Options& options) {
   const auto device = Device::cpu(options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)
-    append(rows, benchmark_infer(*device, {.name = options.model,
-                                           .config = model_config(options, precision),
-                                           .methods = options.methods,
-                                           .prompt = options.prompt,
-                                           .tokens = options.decoded,
-                                           .repeats = options.repeats}));
+    append(rows, benchmark_infer({.name = options.model,
+                                  .config = model_config(options, precision),
+                                  .methods = options.methods,
+                                  .prompt = options.prompt,
+                                  .tokens = options.decoded,
+                                  .repeats = options.repeats}));
   publish(options, *device, rows);
 }
 

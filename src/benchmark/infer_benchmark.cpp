@@ -53,7 +53,7 @@ class Contestant {
 
 }  // namespace
 
-std::vector<ResultRow> benchmark_infer(Device& device, const InferBenchmark& benchmark) {
+std::vector<ResultRow> benchmark_infer(const InferBenchmark& benchmark) {
   const Config& config = benchmark.config;
   require_user(
       benchmark.prompt >= 1 && benchmark.tokens >= 1 && benchmark.prompt + benchmark.tokens <= config.model.context,
@@ -79,7 +79,6 @@ std::vector<ResultRow> benchmark_infer(Device& device, const InferBenchmark& ben
                              .sequence = benchmark.prompt,
                              .layers = config.model.layers,
                              .precision = std::string(name_of(config.run.precision)),
-                             .threads = device.threads(),
                              .seed = config.run.seed},
                   .metric = "prefill_ms",
                   .measured = prefill[i],

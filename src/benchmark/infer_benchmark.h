@@ -20,6 +20,6 @@ struct InferBenchmark {
 
 // Rows prefill_ms, decode_tokens_per_s, infer_bytes (weights and masks) for each method; the models take turns. Values
 // are random: speed does not depend on them.
-std::vector<ResultRow> benchmark_infer(Device& device, const InferBenchmark& benchmark);
+std::vector<ResultRow> benchmark_infer(const InferBenchmark& benchmark);
 
 }  // namespace filigree

@@ -59,7 +59,7 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
       ResultRow row;
       row.name = "matmul-" + std::to_string(inputs) + "x" + std::to_string(outputs);
       row.method = candidates[i].method;
-      row.config = {.batch = tokens, .precision = std::string(name_of(benchmark.dtype)), .threads = device.threads()};
+      row.config = {.batch = tokens, .precision = std::string(name_of(benchmark.dtype))};
       row.metric = metric;
       row.measured = times[i];
       rows.push_back(row);

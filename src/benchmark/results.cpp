@@ -19,10 +19,28 @@ Better direction(const std::string& metric) {
 }
 
 Json config_json(const ResultConfig& config) {
-  return {{"batch", config.batch},   {"sequence", config.sequence},
-          {"layers", config.layers}, {"precision", config.precision},
-          {"ranks", config.ranks},   {"threads", config.threads},
-          {"seed", config.seed}};
+  return {{"batch", config.batch},         {"sequence", config.sequence}, {"layers", config.layers},
+          {"precision", config.precision}, {"ranks", config.ranks},       {"seed", config.seed}};
+}
+
+// A peer's scripts write rows of the same form: where the file has them, our dense rows stand beside them.
+constexpr const char* kPeer = "pytorch";
+
+double ratio_of(const std::string& metric, double value, double baseline) {
+  const double quotient = value / baseline;
+  return direction(metric) == Better::smaller ? 1.0 / quotient : quotient;
+}
+
+void compare_with_peer(Json& rows) {
+  for (Json& row : rows) {
+    if (row.at("method") != "dense") continue;
+    for (const Json& peer : rows)
+      if (peer.at("method") == kPeer && peer.at("case") == row.at("case") && peer.at("config") == row.at("config") &&
+          peer.at("metric") == row.at("metric")) {
+        row["baseline"] = kPeer;
+        row["ratio"] = ratio_of(row.at("metric"), row.at("median"), peer.at("median"));
+      }
+  }
 }
 
 bool same_row(const Json& a, const Json& b) {
@@ -41,8 +59,7 @@ void compare_with(std::vector<ResultRow>& rows, const std::string& baseline) {
           config_json(twin.config) != config_json(row.config))
         continue;
       row.baseline = baseline;
-      const double quotient = row.measured.median / twin.measured.median;
-      row.ratio = direction(row.metric) == Better::smaller ? 1.0 / quotient : quotient;
+      row.ratio = ratio_of(row.metric, row.measured.median, twin.measured.median);
     }
   }
 }
@@ -87,6 +104,7 @@ void write_results(const std::filesystem::path& file, const ResultContext& conte
       }
     if (!replaced) document["rows"].push_back(std::move(json));
   }
+  compare_with_peer(document["rows"]);
   write_file_atomically(file, document.dump(1) + "\n");
 }
 

@@ -25,7 +25,6 @@ struct ResultConfig {
   std::int64_t layers = 1;
   std::string precision = {};  // "fp32", "bf16"
   std::int64_t ranks = 1;
-  std::int64_t threads = 1;
   std::uint64_t seed = 1;
 };
 

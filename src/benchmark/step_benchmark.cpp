@@ -57,7 +57,7 @@ class Contestant {
 
 }  // namespace
 
-std::vector<ResultRow> benchmark_step(Device& device, const StepBenchmark& benchmark) {
+std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
   std::vector<std::unique_ptr<Contestant>> contestants;
   std::vector<std::function<void()>> runs;
   for (const std::string& method : benchmark.methods) {
@@ -78,7 +78,6 @@ std::vector<ResultRow> benchmark_step(Device& device, const StepBenchmark& bench
                              .sequence = config.model.context,
                              .layers = config.model.layers,
                              .precision = std::string(name_of(config.run.precision)),
-                             .threads = device.threads(),
                              .seed = config.run.seed},
                   .metric = "step_ms",
                   .measured = times[i],

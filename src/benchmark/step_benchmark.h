@@ -19,6 +19,6 @@ struct StepBenchmark {
 };
 
 // Rows step_ms, tokens_per_s, peak_bytes (weights to activations and workspace) for each method; the models take turns.
-std::vector<ResultRow> benchmark_step(Device& device, const StepBenchmark& benchmark);
+std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark);
 
 }  // namespace filigree

@@ -38,17 +38,14 @@ TEST(Benchmarks, EverySparseRowStandsBesideItsDenseOne) {
       {"forward_ms"});
   const Config config = testing::tiny_config("gpt2");
   expect_pairs(
-      benchmark_step(*device,
-                     {.name = "tiny", .config = config, .methods = {"dense", "slope"}, .batch = 2, .repeats = 2}),
+      benchmark_step({.name = "tiny", .config = config, .methods = {"dense", "slope"}, .batch = 2, .repeats = 2}),
       {"step_ms", "tokens_per_s", "peak_bytes"});
   expect_pairs(
       benchmark_infer(
-          *device,
           {.name = "tiny", .config = config, .methods = {"dense", "slope"}, .prompt = 8, .tokens = 4, .repeats = 2}),
       {"prefill_ms", "decode_tokens_per_s", "infer_bytes"});
-  EXPECT_THROW(
-      benchmark_infer(*device, {.name = "tiny", .config = config, .methods = {"dense"}, .prompt = 16, .tokens = 4}),
-      UserError);
+  EXPECT_THROW(benchmark_infer({.name = "tiny", .config = config, .methods = {"dense"}, .prompt = 16, .tokens = 4}),
+               UserError);
 }
 
 }  // namespace

@@ -52,6 +52,17 @@ TEST(Results, AFileGrowsAndReplacesItsOwnRows) {
     EXPECT_TRUE(json.at("rows").at(2).contains(key)) << key;
 }
 
+TEST(Results, DenseRowsStandBesideAPeers) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "results.json";
+  write_results(file, {.device = "d", .command = "peer"}, {row("pytorch", "step_ms", 12)});
+  write_results(file, {.device = "d", .command = "ours"}, {row("dense", "step_ms", 10), row("dense", "prefill_ms", 1)});
+  const auto json = nlohmann::json::parse(std::ifstream(file));
+  EXPECT_EQ(json.at("rows").at(1).at("baseline"), "pytorch");
+  EXPECT_DOUBLE_EQ(json.at("rows").at(1).at("ratio").get<double>(), 1.2);
+  EXPECT_EQ(json.at("rows").at(2).at("baseline"), "");
+}
+
 TEST(Results, OtherFilesAreRefused) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "precious.json";

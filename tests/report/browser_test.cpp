@@ -28,7 +28,7 @@ std::string find_chromium() {
 // Runs the page and returns its document after the scripts have run. `hash`: what stands behind # in the address.
 std::string document_of(const std::string& chromium, const std::filesystem::path& page, const std::string& hash) {
   const std::string profile = (page.parent_path() / "profile").string();
-  const std::string command = "timeout 60 '" + chromium + "' --headless --no-sandbox --disable-gpu --user-data-dir='" +
+  const std::string command = "timeout 200 '" + chromium + "' --headless --no-sandbox --disable-gpu --user-data-dir='" +
                               profile + "' --window-size=1280,900 --virtual-time-budget=5000 --dump-dom 'file://" +
                               page.string() + hash + "' 2>/dev/null";
   std::string document;

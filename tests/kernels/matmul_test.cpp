@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/kernel_test.h"
+#include "kernels/matmul/matmul_onednn.h"
 
 namespace filigree::testing {
 namespace {
@@ -20,7 +21,9 @@ std::string name(const Case& c) {
          (c.transpose_b ? " bT" : "") + (c.accumulate ? " +" : "") + (c.bias ? " bias" : "");
 }
 
-void run(Device& device, const Case& c) {
+using Product = std::function<void(Device&, const MatmulArgs&)>;
+
+void run(Device& device, const Case& c, const Product& product = matmul) {
   const OwnedTensor a =
       random_tensor(device, c.operands, c.transpose_a ? Shape{c.depth, c.rows} : Shape{c.rows, c.depth}, 1);
   const OwnedTensor b =
@@ -28,14 +31,14 @@ void run(Device& device, const Case& c) {
   const OwnedTensor bias = random_tensor(device, DType::f32, {c.columns}, 3);
   const OwnedTensor y = random_tensor(device, c.result, {c.rows, c.columns}, 4);
   const std::vector<double> av = values_of(a), bv = values_of(b), biases = values_of(bias), before = values_of(y);
-  matmul(device, {.y = y,
-                  .a = a,
-                  .b = b,
-                  .bias = c.bias ? bias.view() : Tensor{},
-                  .transpose_a = c.transpose_a,
-                  .transpose_b = c.transpose_b,
-                  .accumulate = c.accumulate,
-                  .scale = c.scale});
+  product(device, {.y = y,
+                   .a = a,
+                   .b = b,
+                   .bias = c.bias ? bias.view() : Tensor{},
+                   .transpose_a = c.transpose_a,
+                   .transpose_b = c.transpose_b,
+                   .accumulate = c.accumulate,
+                   .scale = c.scale});
   std::vector<double> expected(before.size());
   for (std::int64_t i = 0; i < c.rows; ++i)
     for (std::int64_t j = 0; j < c.columns; ++j) {
@@ -64,12 +67,59 @@ TEST(Matmul, MatchesReferenceForAllTypesAndOptions) {
                         (options & 4) != 0, (options & 8) != 0, scale});
 }
 
-TEST(Matmul, MatchesReferenceWithManyRows) {
+TEST(Matmul, MatchesReferenceWithLargeExtents) {
   const auto device = Device::cpu();
   for (const auto& [operands, result] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}})
     for (int options = 0; options < 16; options += 5)
-      run(*device, {1030, 70, 45, operands, result, (options & 1) != 0, (options & 2) != 0, (options & 4) != 0,
-                    (options & 8) != 0, 1.0f});
+      for (const auto& [rows, columns, depth] :
+           {std::array<std::int64_t, 3>{530, 70, 45}, {33, 801, 300}, {290, 33, 515}})
+        run(*device, {rows, columns, depth, operands, result, (options & 1) != 0, (options & 2) != 0,
+                      (options & 4) != 0, (options & 8) != 0, 1.0f});
+}
+
+// oneDNN's bf16 product and the one through fp32, whichever path this processor would take.
+TEST(Matmul, EveryLibraryPathMatchesReference) {
+  const auto device = Device::cpu();
+  const auto through = [](auto function) {
+    return [function](Device& on, const MatmulArgs& args) {
+      const MatmulDescription what = {.rows = args.y.shape[0],
+                                      .columns = args.y.shape[1],
+                                      .depth = args.a.shape[args.transpose_a ? 0 : 1],
+                                      .operands = args.a.dtype,
+                                      .result = args.y.dtype,
+                                      .transpose_a = args.transpose_a,
+                                      .transpose_b = args.transpose_b,
+                                      .accumulate = args.accumulate,
+                                      .bias = !args.bias.empty(),
+                                      .scale = args.scale,
+                                      .threads = omp_get_max_threads()};
+      const float* bias = args.bias.empty() ? nullptr : args.bias.as<float>();
+      function(on, what, args.y.data, args.a.data, args.b.data, bias);
+    };
+  };
+  for (const DType result : {DType::bf16, DType::f32})
+    for (int options = 0; options < 16; ++options) {
+      const Case c = {40,
+                      35,
+                      50,
+                      DType::bf16,
+                      result,
+                      (options & 1) != 0,
+                      (options & 2) != 0,
+                      (options & 4) != 0,
+                      (options & 8) != 0,
+                      0.5f};
+      run(*device, c, through(onednn_matmul_widened));
+      if (onednn_has_bf16()) run(*device, c, through(onednn_matmul));
+    }
+}
+
+TEST(Matmul, IsIndependentOfTheThreadCount) {
+  const auto device = Device::cpu();
+  const OwnedTensor a = random_tensor(*device, DType::bf16, {300, 700}, 1);
+  const OwnedTensor b = random_tensor(*device, DType::bf16, {300, 900}, 2);
+  const OwnedTensor y = random_tensor(*device, DType::f32, {700, 900}, 3);
+  expect_same_for_any_thread_count(y, [&] { matmul(*device, {.y = y, .a = a, .b = b, .transpose_a = true}); });
 }
 
 TEST(Matmul, AllocatesNothingForAKnownShape) {

@@ -53,7 +53,9 @@ void matmul(Device& device, const MatmulArgs& args) {
                                   .scale = args.scale,
                                   .threads = omp_get_max_threads()};
   const float* bias = args.bias.empty() ? nullptr : args.bias.as<float>();
-  onednn_matmul(device, what, args.y.data, args.a.data, args.b.data, bias);
+  const bool widen = args.a.dtype == DType::bf16 && !onednn_has_bf16();
+  const auto product = widen ? onednn_matmul_widened : onednn_matmul;
+  product(device, what, args.y.data, args.a.data, args.b.data, bias);
 }
 
 }  // namespace filigree

@@ -94,7 +94,9 @@ namespace filigree {
 HWY_EXPORT(few_rows);
 
 bool takes_matmul_few_rows(const MatmulArgs& args) {
-  return args.y.shape[0] <= 8 && args.transpose_b && !args.transpose_a;
+  // Beyond 4 rows of bf16 the arithmetic takes longer than the reading, and a library with bf16 instructions less.
+  const std::int64_t most = args.a.dtype == DType::bf16 ? 4 : 8;
+  return args.y.shape[0] <= most && args.transpose_b && !args.transpose_a;
 }
 
 void matmul_few_rows(Device& device, const MatmulArgs& args) {

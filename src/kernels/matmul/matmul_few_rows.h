@@ -5,7 +5,7 @@
 
 namespace filigree {
 
-// Whether the kernel takes this product: at most 8 rows, b transposed (the forward pass), a not.
+// Whether the kernel takes this product: at most 8 rows (4 in bf16), b transposed (the forward pass), a not.
 bool takes_matmul_few_rows(const MatmulArgs& args);
 void matmul_few_rows(Device& device, const MatmulArgs& args);
 

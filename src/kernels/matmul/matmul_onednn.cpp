@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/elementwise/elementwise.h"
+
 namespace filigree {
 namespace {
 
@@ -27,6 +29,10 @@ struct Hash {
 
 dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
 }
 
 // A row-major matrix, read as its transpose when `transposed`.
@@ -93,6 +99,7 @@ struct Product {
   Product& operator=(const Product&) = delete;
 
   bool reorders() const { return packed_bytes != 0; }
+  std::size_t bytes() const { return scratch_bytes + packed_bytes; }
 
   dnnl::matmul product;
   dnnl::reorder reorder;
@@ -103,7 +110,6 @@ struct Product {
   std::size_t scratch_bytes = 0, packed_bytes = 0;
 
  private:
-  static std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
   void add(int slot, const dnnl::memory& memory) {
     arguments[static_cast<std::size_t>(argument_count++)] = {slot, memory.get()};
   }
@@ -118,7 +124,12 @@ class OneDnn : public LibraryState {
     if (found != products_.end()) return found->second;
     return products_.try_emplace(what, engine_, what).first->second;
   }
-  void run(Product& product, std::byte* scratch) {
+  // scratch has product.bytes().
+  void run(Product& product, std::byte* scratch, void* y, const void* a, const void* b, const float* bias) {
+    product.y.set_data_handle(y);
+    product.a.set_data_handle(const_cast<void*>(a));
+    product.b.set_data_handle(const_cast<void*>(b));
+    product.bias.set_data_handle(const_cast<float*>(bias));
     product.scratch.set_data_handle(scratch);
     if (product.reorders()) {
       product.ready_b.set_data_handle(scratch + product.scratch_bytes);
@@ -148,19 +159,49 @@ std::string to_string(const MatmulDescription& what) {
 
 }  // namespace
 
+bool onednn_has_bf16() {
+  return cpu_features().avx512;
+}
+
 void onednn_matmul(Device& device, const MatmulDescription& what, void* y, const void* a, const void* b,
                    const float* bias) {
   try {
     auto& library = device.library<OneDnn>(Library::onednn, [] { return std::make_unique<OneDnn>(); });
     Product& product = library.product(what);
-    product.y.set_data_handle(y);
-    product.a.set_data_handle(const_cast<void*>(a));
-    product.b.set_data_handle(const_cast<void*>(b));
-    product.bias.set_data_handle(const_cast<float*>(bias));
-    library.run(product,
-                static_cast<std::byte*>(device.scratch(Scratch::kernel, product.scratch_bytes + product.packed_bytes)));
+    auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, product.bytes()));
+    library.run(product, scratch, y, a, b, bias);
   } catch (const dnnl::error& error) {
     throw Error("oneDNN refused the matrix product " + to_string(what) + ": " + error.what());
+  }
+}
+
+void onednn_matmul_widened(Device& device, const MatmulDescription& what, void* y, const void* a, const void* b,
+                           const float* bias) {
+  const auto wide_bytes = [](std::int64_t rows, std::int64_t columns) {
+    return round_up(static_cast<std::size_t>(rows * columns) * sizeof(float));
+  };
+  MatmulDescription wide = what;
+  wide.operands = wide.result = DType::f32;
+  const std::size_t a_bytes = wide_bytes(what.rows, what.depth), b_bytes = wide_bytes(what.depth, what.columns);
+  const std::size_t y_bytes = what.result == DType::bf16 ? wide_bytes(what.rows, what.columns) : 0;
+  try {
+    auto& library = device.library<OneDnn>(Library::onednn, [] { return std::make_unique<OneDnn>(); });
+    Product& product = library.product(wide);
+    auto* scratch =
+        static_cast<std::byte*>(device.scratch(Scratch::kernel, product.bytes() + a_bytes + b_bytes + y_bytes));
+    std::byte* wide_a = scratch + product.bytes();
+    std::byte* wide_b = wide_a + a_bytes;
+    std::byte* wide_y = y_bytes == 0 ? static_cast<std::byte*>(y) : wide_b + b_bytes;
+    const Shape a_shape = {what.rows * what.depth}, b_shape = {what.depth * what.columns};
+    const Tensor narrow_result = {y, DType::bf16, {what.rows * what.columns}};
+    const Tensor wide_result = {wide_y, DType::f32, {what.rows * what.columns}};
+    convert(device, {wide_a, DType::f32, a_shape}, {const_cast<void*>(a), DType::bf16, a_shape});
+    convert(device, {wide_b, DType::f32, b_shape}, {const_cast<void*>(b), DType::bf16, b_shape});
+    if (y_bytes != 0 && what.accumulate) convert(device, wide_result, narrow_result);
+    library.run(product, scratch, wide_y, wide_a, wide_b, bias);
+    if (y_bytes != 0) convert(device, narrow_result, wide_result);
+  } catch (const dnnl::error& error) {
+    throw Error("oneDNN refused the matrix product " + to_string(wide) + ": " + error.what());
   }
 }
 

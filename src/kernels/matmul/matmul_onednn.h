@@ -22,8 +22,15 @@ struct MatmulDescription {
   friend bool operator==(const MatmulDescription&, const MatmulDescription&) = default;
 };
 
+// Whether oneDNN multiplies bf16 on this processor: it wants AVX-512.
+bool onednn_has_bf16();
+
 // All extents at least 1. `bias` is read if the description has it.
 void onednn_matmul(Device& device, const MatmulDescription& what, void* y, const void* a, const void* b,
                    const float* bias);
+
+// The same for bf16 operands on any processor: widened to fp32 in scratch memory, multiplied there.
+void onednn_matmul_widened(Device& device, const MatmulDescription& what, void* y, const void* a, const void* b,
+                           const float* bias);
 
 }  // namespace filigree

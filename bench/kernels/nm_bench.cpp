@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
@@ -112,6 +113,7 @@ void compare(const std::string& what, double work, const char* unit, Sparse&& sp
   fmt::print("{:<44} {:9.3f} ms {:8.1f} {} | dense {:9.3f} ms {:8.1f} | ratio {:.2f}\n", what, median(ours) * 1e3,
              work / median(ours) * 1e-9, unit, median(theirs) * 1e3, work / median(theirs) * 1e-9,
              median(theirs) / median(ours));
+  std::fflush(stdout);
 }
 
 void products(Device& device) {

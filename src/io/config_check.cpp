@@ -100,9 +100,12 @@ class Checker {
     if (config_.adapters.rank > config_.model.width)
       report("adapters.rank", config_.adapters.rank,
              "expected at most model.width = " + std::to_string(config_.model.width));
-    const auto is_sparse = [&](const LinearShape& layer) { return layer_weights(weights, layer.name).method != "dense"; };
+    const auto is_sparse = [&](const LinearShape& layer) {
+      return layer_weights(weights, layer.name).method != "dense";
+    };
     if (config_.adapters.rank > 0 && std::none_of(layers.begin(), layers.end(), is_sparse))
-      report("adapters.rank", config_.adapters.rank, "expected 0: adapters join sparse layers, and this model has none");
+      report("adapters.rank", config_.adapters.rank,
+             "expected 0: adapters join sparse layers, and this model has none");
     for (const LinearShape& layer : layers) {
       const LayerWeights choice = layer_weights(weights, layer.name);
       if (choice.method == "dense") continue;

@@ -52,11 +52,11 @@ struct LeftOperand {
   std::int64_t step = 32;  // a plain row-major matrix
 };
 
-// c (32, 32) = [c +] a (32, depth) · b (depth, 32); depth is a multiple of 32, b in pairs. Strides count elements of c and
-// pairs of b.
+// c (32, 32) = [c +] a (32, depth) · b (depth, 32); depth is a multiple of 32, b in pairs. Strides count elements of c
+// and pairs of b.
 template <bool accumulate>
-inline void block_product(float* c, std::int64_t c_stride, LeftOperand a, const std::uint32_t* b,
-                          std::int64_t b_stride, std::int64_t depth) {
+inline void block_product(float* c, std::int64_t c_stride, LeftOperand a, const std::uint32_t* b, std::int64_t b_stride,
+                          std::int64_t depth) {
   const std::int64_t c_bytes = c_stride * 4, a_bytes = a.stride * 2, b_bytes = b_stride * 4;
   asm volatile("" : : : "memory");  // g++ 12's tile loads do not say that they read memory
   if constexpr (accumulate) {

@@ -86,7 +86,8 @@ TEST(ConfigCheck, NamesOfLayersExist) {
 }
 
 TEST(ConfigCheck, AdaptersAreNoWiderThanTheModel) {
-  EXPECT_EQ(refused({"weights.method=slope", "adapters.rank=65"}), "--set: adapters.rank: found 65, expected at most model.width = 64");
+  EXPECT_EQ(refused({"weights.method=slope", "adapters.rank=65"}),
+            "--set: adapters.rank: found 65, expected at most model.width = 64");
   EXPECT_EQ(refused({"weights.method=slope", "adapters.rank=64"}), "(accepted)");
   EXPECT_EQ(refused({"adapters.rank=4"}),
             "--set: adapters.rank: found 4, expected 0: adapters join sparse layers, and this model has none");

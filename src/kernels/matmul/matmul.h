@@ -1,5 +1,6 @@
-// Dense matrix product, the baseline under every sparse one. On the CPU it is oneDNN's, except where ours was measured to
-// be faster: bf16 on processors with AMX (matmul_amx.cpp) and a handful of rows, as in decoding (matmul_few_rows.cpp).
+// Dense matrix product, the baseline under every sparse one. On the CPU it is oneDNN's, except where ours was measured
+// to be faster: bf16 on processors with AMX (matmul_amx.cpp) and a handful of rows, as in decoding
+// (matmul_few_rows.cpp).
 //
 //   y (M, N) = scale · op(a) (M, K) · op(b) (K, N) + bias (N)  [+ y when `accumulate`]
 //

@@ -2,7 +2,8 @@
 //
 //   nm_matmul          y (T, N) = scale · x (T, K) · Wᵀ + bias,  W (N, K) compressed along K     [+ y when accumulate]
 //                      dX is the same product with dy (T, N) and (W^{R,C})ᵀ (K, N) compressed along N
-//   nm_matmul_gradient grad (N, K·keep/of) = kept entries of dyᵀ x                              [+ grad when accumulate]
+//   nm_matmul_gradient grad (N, K·keep/of) = kept entries of dyᵀ x                              [+ grad when
+//   accumulate]
 //
 // Types: x, dy, W values fp32 or bf16 alike; y fp32, or bf16 with bf16 operands; bias and grad fp32. fp32 accumulation.
 // Nothing aliases. Bitwise reproducible on one processor kind and independent of the thread count. Any pattern, any
@@ -15,20 +16,20 @@
 namespace filigree {
 
 struct NmMatmulArgs {
-  Tensor y;                 // (T, N)
-  Tensor x;                 // (T, K)
-  NmMatrix weight;          // (N, K)
-  Tensor bias = {};         // (N) fp32, optional
+  Tensor y;          // (T, N)
+  Tensor x;          // (T, K)
+  NmMatrix weight;   // (N, K)
+  Tensor bias = {};  // (N) fp32, optional
   float scale = 1.0f;
   bool accumulate = false;
 };
 void nm_matmul(Device& device, const NmMatmulArgs& args);
 
 struct NmGradientArgs {
-  Tensor gradient;          // (N, K·keep/of) fp32
-  Tensor dy;                // (T, N)
-  Tensor x;                 // (T, K)
-  Tensor mask;              // (N, mask_bytes(K)) uint8
+  Tensor gradient;  // (N, K·keep/of) fp32
+  Tensor dy;        // (T, N)
+  Tensor x;         // (T, K)
+  Tensor mask;      // (N, mask_bytes(K)) uint8
   Pattern pattern;
   bool accumulate = false;
 };

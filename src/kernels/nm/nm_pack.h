@@ -26,10 +26,10 @@ void nm_expand_transposed(Device& device, const Tensor& dense, const NmMatrix& i
 // SLoPe's second pruning (arXiv 2405.16325, section 2): out = (W^{R,C})ᵀ of forward = W^R.
 // forward (N, K) with `keep : of` along K; out (K, N) with the same pattern along N. N is a multiple of `of`.
 // In each group of `of` rows of one column the `keep` largest |value| among the entries kept in forward stay, by the
-// value as stored; equal magnitudes: the smaller row wins. A group with fewer kept entries is filled up with its smallest
-// unused rows and the value +0. With `reselect` false the mask in `out` stays and only the values are renewed (an entry
-// that forward does not keep stays +0).
-// Only rows [row_begin, row_end) of forward, multiples of pattern.of, are read, and only their places in out written.
+// value as stored; equal magnitudes: the smaller row wins. A group with fewer kept entries is filled up with its
+// smallest unused rows and the value +0. With `reselect` false the mask in `out` stays and only the values are renewed
+// (an entry that forward does not keep stays +0). Only rows [row_begin, row_end) of forward, multiples of pattern.of,
+// are read, and only their places in out written.
 void nm_double_prune(Device& device, const NmMatrix& out, const NmMatrix& forward, bool reselect,
                      std::int64_t row_begin, std::int64_t row_end);
 

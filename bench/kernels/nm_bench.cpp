@@ -1,9 +1,10 @@
 // Speed of the N:M kernels beside oneDNN's dense products of the same shape.
 //
-//   filigree_nm_bench [products] [decode] [pack]
+//   filigree_nm_bench [products] [decode] [pack] [fp32] [bf16]
 //
-// Dense weights are prepacked (format_tag::any) for forward and dX, plain for dW: what a training engine can do for
-// each. Sparse and dense runs alternate; medians; random operands; 2:4. GFLOP/s are those of the dense product. With
+// Without words everything is measured. Dense weights are prepacked (format_tag::any) for forward and dX, plain for dW:
+// what a training engine can do for each. Both sides use memory of the device (huge pages). Sparse and dense runs
+// alternate; medians; random operands; 2:4. GFLOP/s are those of the dense product. With
 // DNNL_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment oneDNN leaves AMX alone.
 #include <fmt/core.h>
 
@@ -51,7 +52,8 @@ struct Weight {
 // A dense product by oneDNN, y (M, N) = op(a) (M, K) · b (K, N).
 class Dense {
  public:
-  Dense(std::int64_t m, std::int64_t k, std::int64_t n, DType dtype, DType out, bool transpose_a, bool prepack) {
+  Dense(Device& device, std::int64_t m, std::int64_t k, std::int64_t n, DType dtype, DType out, bool transpose_a,
+        bool prepack) {
     using dnnl::memory;
     const auto type = dtype == DType::f32 ? memory::data_type::f32 : memory::data_type::bf16;
     const auto out_type = out == DType::f32 ? memory::data_type::f32 : memory::data_type::bf16;
@@ -60,9 +62,13 @@ class Dense {
     const memory::desc y({m, n}, out_type, memory::format_tag::ab);
     const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, y), engine_);
     product_ = dnnl::matmul(description);
-    arguments_ = {{DNNL_ARG_SRC, memory(description.src_desc(), engine_)},
-                  {DNNL_ARG_WEIGHTS, memory(description.weights_desc(), engine_)},
-                  {DNNL_ARG_DST, memory(description.dst_desc(), engine_)}};
+    const auto place = [&](int argument, const memory::desc& what) {
+      buffers_.push_back(device.memory().allocate(Purpose::workspace, what.get_size()));
+      arguments_.emplace(argument, memory(what, engine_, buffers_.back().data()));
+    };
+    place(DNNL_ARG_SRC, description.src_desc());
+    place(DNNL_ARG_WEIGHTS, description.weights_desc());
+    place(DNNL_ARG_DST, description.dst_desc());
     const Random random(2, RandomPurpose::benchmark);
     for (const int argument : {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS}) {
       const memory& operand = arguments_.at(argument);
@@ -84,6 +90,7 @@ class Dense {
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   dnnl::matmul product_;
+  std::vector<Buffer> buffers_;
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
@@ -116,11 +123,11 @@ void compare(const std::string& what, double work, const char* unit, Sparse&& sp
   std::fflush(stdout);
 }
 
-void products(Device& device) {
+void products(Device& device, const std::vector<DType>& types) {
   struct Case {
     std::int64_t tokens, inputs, outputs;
   };
-  for (const DType dtype : {DType::f32, DType::bf16})
+  for (const DType dtype : types)
     for (const auto& [tokens, inputs, outputs] : {Case{2048, 768, 768},
                                                   {2048, 768, 3072},
                                                   {2048, 3072, 768},
@@ -138,19 +145,19 @@ void products(Device& device) {
           2.0 * static_cast<double>(tokens) * static_cast<double>(inputs) * static_cast<double>(outputs);
       const std::string name = fmt::format("{} T {} K {} N {}", name_of(dtype), tokens, inputs, outputs);
       {
-        Dense dense(tokens, inputs, outputs, dtype, dtype, false, true);
+        Dense dense(device, tokens, inputs, outputs, dtype, dtype, false, true);
         compare(
             name + " forward", work, "GFLOP/s", [&] { nm_matmul(device, {.y = y, .x = x, .weight = weight.view}); },
             [&] { dense.run(); });
       }
       {
-        Dense dense(tokens, outputs, inputs, dtype, dtype, false, true);
+        Dense dense(device, tokens, outputs, inputs, dtype, dtype, false, true);
         compare(
             name + " dX", work, "GFLOP/s", [&] { nm_matmul(device, {.y = dx, .x = y, .weight = transposed.view}); },
             [&] { dense.run(); });
       }
       {
-        Dense dense(outputs, tokens, inputs, dtype, DType::f32, true, false);
+        Dense dense(device, outputs, tokens, inputs, dtype, DType::f32, true, false);
         compare(
             name + " dW", work, "GFLOP/s",
             [&] {
@@ -162,11 +169,11 @@ void products(Device& device) {
     }
 }
 
-void decode(Device& device) {
+void decode(Device& device, const std::vector<DType>& types) {
   struct Layer {
     std::int64_t inputs, outputs;
   };
-  for (const DType dtype : {DType::f32, DType::bf16})
+  for (const DType dtype : types)
     for (const auto& [inputs, outputs] : {Layer{1600, 4800}, {1600, 6400}, {6400, 1600}, {4096, 4096}})
       for (const std::int64_t tokens : {1, 4, 8}) {
         // Several layers in turn, so that weights come from where a model's weights come from.
@@ -174,7 +181,7 @@ void decode(Device& device) {
         std::vector<Dense> dense;
         for (int layer = 0; layer < 6; ++layer) {
           weights.emplace_back(device, dtype, outputs, inputs);
-          dense.emplace_back(tokens, inputs, outputs, dtype, dtype, false, true);
+          dense.emplace_back(device, tokens, inputs, outputs, dtype, dtype, false, true);
         }
         const OwnedTensor x = random_tensor(device, dtype, {tokens, inputs});
         const OwnedTensor y = random_tensor(device, dtype, {tokens, outputs});
@@ -187,8 +194,8 @@ void decode(Device& device) {
       }
 }
 
-void pack(Device& device) {
-  for (const DType dtype : {DType::f32, DType::bf16})
+void pack(Device& device, const std::vector<DType>& types) {
+  for (const DType dtype : types)
     for (const std::int64_t width : {768, 2048, 4096}) {
       const Weight weight(device, dtype, width, width);
       const Weight transposed(device, dtype, width, width);
@@ -213,11 +220,16 @@ void pack(Device& device) {
 int main(int count, char** words) {
   const auto device = Device::cpu();
   fmt::print("{}\n", device->description());
-  const auto wanted = [&](const char* name) {
-    return count == 1 ||
-           std::any_of(words + 1, words + count, [&](const char* word) { return !std::strcmp(word, name); });
+  const auto among = [&](std::initializer_list<const char*> names) {
+    return std::any_of(words + 1, words + count, [&](const char* word) {
+      return std::any_of(names.begin(), names.end(), [&](const char* name) { return !std::strcmp(word, name); });
+    });
   };
-  if (wanted("products")) products(*device);
-  if (wanted("decode")) decode(*device);
-  if (wanted("pack")) pack(*device);
+  const bool all = !among({"products", "decode", "pack"});
+  std::vector<DType> types;
+  if (among({"fp32"}) || !among({"bf16"})) types.push_back(DType::f32);
+  if (among({"bf16"}) || !among({"fp32"})) types.push_back(DType::bf16);
+  if (all || among({"products"})) products(*device, types);
+  if (all || among({"decode"})) decode(*device, types);
+  if (all || among({"pack"})) pack(*device, types);
 }

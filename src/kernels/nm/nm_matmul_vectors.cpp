@@ -139,10 +139,11 @@ template <typename Y>
 void store_rows_of(const NmStore& out, const float* sums, std::int64_t width, std::int64_t tokens, std::int64_t rows) {
   const D d;
   alignas(64) float strip[kLanes * kStrip];
-  for (std::int64_t row = 0; row < rows; row += kStrip) {
-    const int count = static_cast<int>(std::min<std::int64_t>(kStrip, rows - row));
-    for (std::int64_t token = 0; token < tokens; token += kLanes) {
-      const int valid = static_cast<int>(std::min<std::int64_t>(kLanes, tokens - token));
+  // Tokens outside: y is written along 16 rows at a time, which stay within as many pages.
+  for (std::int64_t token = 0; token < tokens; token += kLanes) {
+    const int valid = static_cast<int>(std::min<std::int64_t>(kLanes, tokens - token));
+    for (std::int64_t row = 0; row < rows; row += kStrip) {
+      const int count = static_cast<int>(std::min<std::int64_t>(kStrip, rows - row));
       for (int r = 0; r < count; r += 4) {
         V v[4];
         for (int i = 0; i < 4; ++i) v[i] = hn::Load(d, sums + (row + std::min(r + i, count - 1)) * width + token);

@@ -114,7 +114,10 @@ template <int kVectors>
 void gradient_rows(const NmGradientBlock& block) {
   constexpr std::int64_t kWidth = kVectors * kLanes;
   const auto* x = static_cast<const std::uint32_t*>(block.x);
+  const auto* next = static_cast<const std::uint32_t*>(block.next);
+  const std::int64_t ahead = (block.columns * kWidth + block.rows - 1) / block.rows;
   for (std::int64_t row = 0; row < block.rows; ++row) {
+    for (std::int64_t i = 0; i < ahead; i += 16) __builtin_prefetch(next + row * ahead + i, 0, 2);
     const std::uint32_t* from = static_cast<const std::uint32_t*>(block.dy) + row * kWidth;
     __m512bh dy[kVectors];
 #pragma GCC unroll 16

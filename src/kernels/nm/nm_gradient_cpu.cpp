@@ -86,7 +86,8 @@ void nm_matmul_gradient(Device& device, const NmGradientArgs& args, const NmTarg
     if (!args.accumulate) std::fill_n(gradient, outputs * stride, 0.0f);
     return;
   }
-  const NmGradientPlan plan = plan_nm_gradient(inputs, outputs, args.pattern, args.x.dtype, target, device.threads());
+  const NmGradientPlan plan =
+      plan_nm_gradient(inputs, outputs, args.pattern, args.x.dtype, target, cache_sizes(), device.threads());
   const std::int64_t lanes = nm_lanes(target.vectors);
   const std::int64_t full = plan.vectors * lanes;  // of fp32 or pairs
   const std::int64_t per_lane = plan.chunk / full;
@@ -135,6 +136,8 @@ void nm_matmul_gradient(Device& device, const NmGradientArgs& args, const NmTarg
             block.columns = static_cast<int>(std::min(plan.column_block, column_end - column));
             block.rows = std::min(plan.row_block, row_end - row);
             block.add = args.accumulate || token > 0;
+            const std::int64_t next = column + plan.column_block;
+            block.next = x_panel + (next < column_end ? next : column_begin) * width;
             multiply(block, vectors);
           }
       }

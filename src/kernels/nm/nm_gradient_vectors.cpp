@@ -79,9 +79,13 @@ void multiply_rows(const NmGradientBlock& block) {
   constexpr std::int64_t kWidth = kVectors * kLanes;
   const D d;
   const auto* x = static_cast<const float*>(block.x);
+  // The next block's x comes to L2 while this one is used, some lines with each row.
+  const auto* next = static_cast<const float*>(block.next);
+  const std::int64_t ahead = (block.columns * kWidth + block.rows - 1) / block.rows;
   for (std::int64_t row = 0; row < block.rows; ++row) {
     const float* from = static_cast<const float*>(block.dy) + row * kWidth;
     // Rows of the gradient and of the mask lie a whole row of the matrix apart, too far for the hardware to foresee.
+    for (std::int64_t i = 0; i < ahead; i += 16) __builtin_prefetch(next + row * ahead + i, 0, 2);
     __builtin_prefetch(block.gradient + (row + 3) * block.gradient_stride, 1);
     __builtin_prefetch(block.mask + (row + 6) * block.mask_stride + block.begin / 8);
     V dy[kVectors];

@@ -66,7 +66,7 @@ NmMatmulPlan plan_nm_matmul(std::int64_t tokens, std::int64_t outputs, Pattern p
 }
 
 NmGradientPlan plan_nm_gradient(std::int64_t inputs, std::int64_t outputs, Pattern pattern, DType dtype,
-                                const NmTarget& target, int threads) {
+                                const NmTarget& target, const CacheSizes& caches, int threads) {
   NmGradientPlan plan;
   plan.bf16_dot = target.bf16_dot && dtype == DType::bf16;
   // A row's chunk of dy stays in registers, 16 of 32 or 8 of 16, beside four running sums and their reduction. The
@@ -76,7 +76,8 @@ NmGradientPlan plan_nm_gradient(std::int64_t inputs, std::int64_t outputs, Patte
   plan.vectors = wide ? 16 : 8;
   plan.chunk = plan.vectors * nm_lanes(target.vectors) * (plan.bf16_dot ? 2 : 1);
   plan.column_block = whole_groups(wide ? 32 : 64, pattern);
-  plan.row_block = 256;
+  // Rows share a stay of x's block in L1; their dy takes a quarter of L2.
+  plan.row_block = std::clamp<std::int64_t>(caches.l2 / 4 / (plan.vectors * nm_lanes(target.vectors) * 4), 64, 1024);
   plan.row_splits = static_cast<int>(std::clamp<std::int64_t>(outputs / 32, 1, threads));
   plan.column_splits = static_cast<int>(
       std::clamp<std::int64_t>(threads / plan.row_splits, 1, std::max<std::int64_t>(1, inputs / plan.column_block)));

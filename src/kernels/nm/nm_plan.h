@@ -46,6 +46,6 @@ struct NmGradientPlan {
   int column_splits = 1;
 };
 NmGradientPlan plan_nm_gradient(std::int64_t inputs, std::int64_t outputs, Pattern pattern, DType dtype,
-                                const NmTarget& target, int threads);
+                                const NmTarget& target, const CacheSizes& caches, int threads);
 
 }  // namespace filigree

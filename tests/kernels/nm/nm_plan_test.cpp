@@ -43,11 +43,12 @@ TEST(NmPlan, EveryPlanOfTheGradientFitsItsRules) {
         for (const std::int64_t inputs : {32, 768, 4096})
           for (const std::int64_t outputs : {1, 100, 4096}) {
             const NmTarget target{vectors, false, false};
-            const NmGradientPlan plan = plan_nm_gradient(inputs, outputs, pattern, DType::f32, target, threads);
+            const NmGradientPlan plan =
+                plan_nm_gradient(inputs, outputs, pattern, DType::f32, target, kCaches[2], threads);
             ASSERT_TRUE(plan.column_block > 0 && plan.column_block <= 64 && plan.column_block % pattern.of == 0);
             ASSERT_TRUE(plan.row_splits >= 1 && plan.column_splits >= 1);
             ASSERT_LE(plan.row_splits * plan.column_splits, threads);
-            ASSERT_EQ(plan.chunk, plan_nm_gradient(64, 64, pattern, DType::f32, target, 4).chunk);
+            ASSERT_EQ(plan.chunk, plan_nm_gradient(64, 64, pattern, DType::f32, target, kCaches[0], 4).chunk);
           }
 }
 

@@ -15,6 +15,9 @@ namespace HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 namespace {
 
+// Bytes of values to be read ahead: the hardware's own reading ahead stops at page ends.
+constexpr std::int64_t kAhead = 2048;
+
 template <typename T, int kTokens>
 void decode_rows(const NmDecodeArgs& args, std::int64_t row_begin, std::int64_t row_end) {
   const D d;
@@ -30,6 +33,8 @@ void decode_rows(const NmDecodeArgs& args, std::int64_t row_begin, std::int64_t 
       const int count = static_cast<int>(std::min<std::int64_t>(64, weights.columns - column));
       std::uint64_t bits = load_mask_bits(mask, column, count);
       const float* x = args.x + column;
+      for (std::size_t line = 0; line < 64 * sizeof(T) / 2; line += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(value) + kAhead + line);
 #pragma GCC unroll 2
       for (int c = 0; c < 64; c += 2 * kLanes) {
         constexpr unsigned kLaneBits = (1u << kLanes) - 1;

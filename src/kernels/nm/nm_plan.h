@@ -22,7 +22,7 @@ inline constexpr int kNmRowGroup = 3;
 // Up to this many tokens weights are streamed (nm_decode_vectors.cpp), kNmDecodeTokens at a time: packing them would
 // cost more than multiplying them.
 inline constexpr std::int64_t kNmStreamedTokens = 32;
-inline constexpr std::int64_t kNmDecodeTokens = 8;
+inline constexpr std::int64_t kNmDecodeTokens = 4;
 
 struct NmMatmulPlan {
   bool decode = false;            // T is small: nothing below applies

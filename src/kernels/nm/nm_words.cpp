@@ -22,6 +22,9 @@ inline __m512i load_words(const bf16* from, const bf16* end) {
   return _mm512_maskz_loadu_epi16((1u << left) - 1, from);
 }
 
+// Values to be read ahead: the hardware's own reading ahead stops at page ends.
+constexpr std::int64_t kAhead = 1024;
+
 template <int kTokens>
 void decode_rows(const NmDecodeArgs& args, std::int64_t row_begin, std::int64_t row_end) {
   const NmRows& weights = args.weights;
@@ -36,6 +39,7 @@ void decode_rows(const NmDecodeArgs& args, std::int64_t row_begin, std::int64_t 
       const int count = static_cast<int>(std::min<std::int64_t>(64, weights.columns - column));
       const std::uint64_t bits = load_mask_bits(mask, column, count);
       const float* x = args.x + column;
+      __builtin_prefetch(value + kAhead);
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
         const auto word_bits = static_cast<std::uint32_t>(bits >> (32 * half));

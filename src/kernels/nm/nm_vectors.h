@@ -117,7 +117,7 @@ struct NmGradientBlock {
   int columns = 0;         // at most 64
   std::int64_t rows = 0;
   bool add = false;
-  const void* next = nullptr;          // x of the block that follows, as long as this one: read ahead
+  const void* next = nullptr;  // x of the block that follows, as long as this one: read ahead
 };
 struct NmGradientKernels {
   void (*multiply)(const NmGradientBlock& block, int vectors);  // vectors: a power of two up to the plan's

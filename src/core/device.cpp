@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <cstring>
 #include <fstream>
 
 namespace filigree {
@@ -41,7 +42,7 @@ std::unique_ptr<Device> Device::plan() {
 }
 
 std::unique_ptr<Device> Device::cpu(int threads) {
-  std::unique_ptr<Device> device(new Device(Memory::Kind::real));
+  std::unique_ptr<Device> device(new Device(Memory::Kind::host));
   if (threads > 0) omp_set_num_threads(threads);
   device->threads_ = omp_get_max_threads();
   std::string model = "CPU";
@@ -56,6 +57,61 @@ std::unique_ptr<Device> Device::cpu(int threads) {
   device->description_ = model + ", " + std::to_string(device->threads_) + " threads, " + vectors +
                          (features.avx512_bf16 ? " BF16" : "") + (features.amx_bf16 ? ", AMX" : "");
   return device;
+}
+
+std::unique_ptr<Device> Device::cuda() {
+  if (const std::string reason = cuda::unusable(); !reason.empty())
+    throw UserError("run.device = \"cuda\": " + reason + "; run.device = \"cpu\" computes on the processor");
+  std::unique_ptr<Device> device(new Device(Memory::Kind::gpu));
+  device->threads_ = omp_get_max_threads();
+  device->stream_ = cuda::create_stream();
+  device->gpu_ = cuda::properties();
+  const cuda::GpuProperties& gpu = device->gpu_;
+  device->description_ = gpu.name + ", " + std::to_string(gpu.bytes >> 20) + " MiB, compute capability " +
+                         std::to_string(gpu.capability / 10) + "." + std::to_string(gpu.capability % 10) + ", CUDA " +
+                         std::to_string(gpu.runtime / 1000) + "." + std::to_string(gpu.runtime % 1000 / 10);
+  return device;
+}
+
+std::unique_ptr<Device> Device::named(std::string_view name, int threads) {
+  if (name == "cuda" || (name == "auto" && cuda::unusable().empty())) return cuda();
+  require(name == "cpu" || name == "auto", "no device is called so");
+  return cpu(threads);
+}
+
+Device::~Device() {
+  for (auto& library : libraries_) library.reset();  // before the stream that their handles may know
+  if (stream_) cuda::destroy_stream(stream_);
+}
+
+void Device::synchronize() const {
+  if (is_cuda()) cuda::synchronize(stream_);
+}
+
+void Device::copy_to_host(void* host, const Tensor& from) const {
+  if (!is_cuda()) {
+    std::memcpy(host, from.data, from.bytes());
+    return;
+  }
+  cuda::copy(host, from.data, from.bytes(), cuda::Copy::to_host, stream_);
+  cuda::synchronize(stream_);
+}
+
+void Device::copy_from_host(const Tensor& to, const void* host) const {
+  if (!is_cuda()) {
+    std::memcpy(to.data, host, to.bytes());
+    return;
+  }
+  cuda::copy(to.data, host, to.bytes(), cuda::Copy::to_device, stream_);
+  cuda::synchronize(stream_);
+}
+
+void Device::copy(const Tensor& to, const Tensor& from) const {
+  require(to.bytes() == from.bytes(), "a copy between tensors of different size");
+  if (is_cuda())
+    cuda::copy(to.data, from.data, to.bytes(), cuda::Copy::on_device, stream_);
+  else
+    std::memcpy(to.data, from.data, to.bytes());
 }
 
 }  // namespace filigree

@@ -1,12 +1,14 @@
-// Where a run computes. Every kernel takes the Device first; it carries the memory counters, the thread count and the
-// library handles (plans, primitive caches) that must be built once and kept.
+// Where a run computes: the processor, or one GPU. Every kernel takes the Device first; it carries the memory counters,
+// the thread count or stream, and the library handles (plans, primitive caches) that must be built once and kept.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "core/cuda_runtime.h"
 #include "core/memory.h"
 
 namespace filigree {
@@ -18,8 +20,16 @@ class LibraryState {
   virtual ~LibraryState() = default;
 };
 
-enum class Library : std::uint8_t { onednn };
-inline constexpr int kLibraryCount = 1;
+enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt };
+inline constexpr int kLibraryCount = 4;
+
+// Whether this build can compute on a GPU. Guards calls of CUDA code with `if constexpr`, so that a build without CUDA
+// links without it.
+#ifdef FILIGREE_CUDA
+inline constexpr bool kBuiltWithCuda = true;
+#else
+inline constexpr bool kBuiltWithCuda = false;
+#endif
 
 // Scratch memory shared by everything that runs on a device. A slot's contents are valid until the next call that asks
 // for the same slot: kernels use `kernel`, a linear layer that prepares an operand for a kernel uses `layer`, whoever
@@ -32,8 +42,28 @@ class Device {
  public:
   // threads = 0 takes OpenMP's default (OMP_NUM_THREADS or the processors that this process may use).
   static std::unique_ptr<Device> cpu(int threads = 0);
+  // The first GPU that the process sees. Throws UserError with the reason when it cannot be used.
+  static std::unique_ptr<Device> cuda();
+  // `name` as in run.device: "cpu", "cuda", or "auto", a GPU where one can be used.
+  static std::unique_ptr<Device> named(std::string_view name, int threads = 0);
   // Computes nothing and holds nothing: for laying a model out to learn its memory (see Memory).
   static std::unique_ptr<Device> plan();
+
+  ~Device();
+
+  bool is_cuda() const { return memory_.kind() == Memory::Kind::gpu; }
+  // All work on a GPU happens in this stream, in the order of the calls. Null on the CPU.
+  CUstream_st* stream() const { return stream_; }
+  const cuda::GpuProperties& gpu() const { return gpu_; }
+  // Returns when all work so far is done. Kernels return before theirs is, on a GPU.
+  void synchronize() const;
+
+  // Between a tensor of this device and host memory, in the order of the stream. The host's memory may be read or
+  // written again at return.
+  void copy_to_host(void* host, const Tensor& from) const;
+  void copy_from_host(const Tensor& to, const void* host) const;
+  // Between tensors of this device: same bytes.
+  void copy(const Tensor& to, const Tensor& from) const;
 
   Memory& memory() { return memory_; }
   const Memory& memory() const { return memory_; }
@@ -41,7 +71,7 @@ class Device {
   // The processor's name and the vector instructions that the engine uses on it, e.g. "AMD EPYC ... (avx512, bf16)".
   const std::string& description() const { return description_; }
 
-  // At least `bytes` bytes, 64-byte aligned, contents undefined.
+  // At least `bytes` bytes, aligned as a Buffer, contents undefined.
   void* scratch(Scratch slot, std::size_t bytes);
 
   // The library's state, made by `make` on first use.
@@ -54,11 +84,15 @@ class Device {
 
  private:
   explicit Device(Memory::Kind kind) : memory_(kind) {}
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
 
   Memory memory_;
   std::array<Buffer, kScratchCount> scratch_;
   std::array<std::unique_ptr<LibraryState>, kLibraryCount> libraries_;
   int threads_ = 1;
+  CUstream_st* stream_ = nullptr;
+  cuda::GpuProperties gpu_;
   std::string description_;
 };
 

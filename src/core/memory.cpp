@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "core/cuda_runtime.h"
+
 namespace filigree {
 
 namespace {
@@ -41,7 +43,7 @@ Buffer::~Buffer() {
 Buffer Memory::allocate(Purpose purpose, std::size_t bytes) {
   if (bytes == 0) return {};
   void* data = nullptr;
-  if (kind_ == Kind::real) data = allocate_zeroed(purpose, bytes);
+  if (kind_ != Kind::plan) data = allocate_zeroed(purpose, bytes);
   bytes_[static_cast<std::size_t>(purpose)] += static_cast<std::int64_t>(bytes);
   peak_ = std::max(peak_, total());
   ++allocations_;
@@ -49,6 +51,14 @@ Buffer Memory::allocate(Purpose purpose, std::size_t bytes) {
 }
 
 void* Memory::allocate_zeroed(Purpose purpose, std::size_t bytes) const {
+  if (kind_ == Kind::gpu) {
+    void* data = cuda::allocate_zeroed(bytes);
+    if (data == nullptr)
+      throw Error("out of GPU memory: " + std::to_string(bytes) + " bytes for " + std::string(name_of(purpose)) + ", " +
+                  std::to_string(cuda::free_bytes()) + " free, " + std::to_string(total()) +
+                  " already held by this run; a smaller train.micro_batch or train.recompute = \"block\" needs less");
+    return data;
+  }
   const std::size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* data = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
@@ -72,7 +82,10 @@ std::int64_t Memory::total() const {
 }
 
 void Memory::release(Purpose purpose, void* data, std::size_t bytes) noexcept {
-  std::free(data);
+  if (kind_ == Kind::gpu)
+    cuda::release(data);
+  else
+    std::free(data);
   bytes_[static_cast<std::size_t>(purpose)] -= static_cast<std::int64_t>(bytes);
 }
 

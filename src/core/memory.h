@@ -34,7 +34,7 @@ constexpr std::string_view name_of(Purpose purpose) {
 
 class Memory;
 
-// A block of memory, 64-byte aligned, zeroed when it is allocated. Movable; freed on destruction.
+// A block of memory, 64-byte aligned (256 on a GPU), zeroed when it is allocated. Movable; freed on destruction.
 class Buffer {
  public:
   Buffer() = default;
@@ -74,13 +74,14 @@ class OwnedTensor {
   Tensor view_;
 };
 
-// Allocates and counts, or, as a plan, only counts: its buffers have a size but no data, so that a model of any size
-// can be laid out and its bytes be known exactly, by the code that would allocate them. Not thread-safe: allocation
+// Allocates and counts: in the host's memory, in a GPU's, or, as a plan, only counts: its buffers have a size but no
+// data, so that a model of any size can be laid out and its bytes be known exactly, by the code that would allocate them. Not thread-safe: allocation
 // happens at set-up, on one thread. It must outlive its Buffers.
 class Memory {
  public:
-  enum class Kind : std::uint8_t { real, plan };
-  explicit Memory(Kind kind = Kind::real) : kind_(kind) {}
+  enum class Kind : std::uint8_t { host, gpu, plan };
+  explicit Memory(Kind kind = Kind::host) : kind_(kind) {}
+  Kind kind() const { return kind_; }
   bool is_plan() const { return kind_ == Kind::plan; }
 
   // Throws Error naming the purpose and the bytes when the system refuses.

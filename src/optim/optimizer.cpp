@@ -8,9 +8,9 @@
 namespace filigree {
 
 double gradient_norm(Device& device, const std::vector<Parameter*>& parameters) {
-  double sum = 0.0;
-  for (const Parameter* parameter : parameters) sum += sum_of_squares(device, parameter->gradient());
-  return std::sqrt(sum);
+  std::vector<Tensor> gradients;
+  for (const Parameter* parameter : parameters) gradients.push_back(parameter->gradient());
+  return std::sqrt(sum_of_squares(device, gradients));
 }
 
 void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const TrainConfig& train, GroupStep base,
@@ -22,8 +22,9 @@ void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const
                      .bias_correction2 = static_cast<float>(1.0 - std::pow(train.beta2, static_cast<double>(group.t)))};
   };
   const StepState base_state = state(base), adapter_state = state(adapters);
+  std::vector<AdamWArgs> updates;
   for (const Parameter* parameter : parameters)
-    adamw(device, {.values = parameter->values(),
+    updates.push_back({.values = parameter->values(),
                    .master = parameter->master().as<float>(),
                    .gradient = parameter->gradient().as<float>(),
                    .m = parameter->m().as<float>(),
@@ -34,6 +35,7 @@ void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const
                    .beta2 = static_cast<float>(train.beta2),
                    .epsilon = static_cast<float>(train.eps),
                    .decay = parameter->options().decay ? static_cast<float>(train.weight_decay) : 0.0f});
+  adamw(device, updates);
 }
 
 }  // namespace filigree

@@ -29,4 +29,9 @@ struct ActivationBackwardArgs {
 };
 void activation_backward(Device& device, const ActivationBackwardArgs& args);
 
+namespace cuda {  // the same on a GPU: activation_cuda.cu; called by the functions above
+void activation_forward(Device& device, const ActivationForwardArgs& args);
+void activation_backward(Device& device, const ActivationBackwardArgs& args);
+}  // namespace cuda
+
 }  // namespace filigree

@@ -147,20 +147,24 @@ namespace filigree {
 HWY_EXPORT(forward);
 HWY_EXPORT(backward);
 
-void activation_forward(Device&, const ActivationForwardArgs& args) {
+void activation_forward(Device& device, const ActivationForwardArgs& args) {
   const std::int64_t inputs = args.kind == Activation::swiglu ? 2 : 1;
   require(args.x.count() == inputs * args.y.count() && args.x.dtype == args.y.dtype,
           "activation_forward: x and y do not fit each other");
   if (args.y.count() == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::activation_forward(device, args);
   HWY_DYNAMIC_DISPATCH(forward)(args);
 }
 
-void activation_backward(Device&, const ActivationBackwardArgs& args) {
+void activation_backward(Device& device, const ActivationBackwardArgs& args) {
   const std::int64_t inputs = args.kind == Activation::swiglu ? 2 : 1;
   require(args.x.count() == inputs * args.dy.count() && args.dx.count() == args.x.count() &&
               args.x.dtype == args.dy.dtype && args.dx.dtype == args.x.dtype,
           "activation_backward: x, dy and dx do not fit each other");
   if (args.dy.count() == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::activation_backward(device, args);
   HWY_DYNAMIC_DISPATCH(backward)(args);
 }
 

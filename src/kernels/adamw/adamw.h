@@ -12,6 +12,8 @@
 // compressed parameter and the kept entries of a masked dense one get the same bits.
 #pragma once
 
+#include <span>
+
 #include "core/device.h"
 #include "core/tensor.h"
 
@@ -38,6 +40,14 @@ struct AdamWArgs {
   float epsilon = 1e-8f;
   float decay = 0.0f;
 };
-void adamw(Device& device, const AdamWArgs& args);
+// Updates each of the parameters; on a GPU in one launch. They must not overlap.
+void adamw(Device& device, std::span<const AdamWArgs> parameters);
+inline void adamw(Device& device, const AdamWArgs& parameter) {
+  adamw(device, std::span(&parameter, 1));
+}
+
+namespace cuda {  // the same on a GPU: adamw_cuda.cu; called by the function above
+void adamw(Device& device, std::span<const AdamWArgs> parameters);
+}  // namespace cuda
 
 }  // namespace filigree

@@ -54,12 +54,16 @@ namespace filigree {
 
 HWY_EXPORT(update_any);
 
-void adamw(Device&, const AdamWArgs& args) {
-  require(args.values.count() == args.count, "adamw: count differs from the values' own");
-  require(args.values.dtype != DType::f32 || args.values.data == args.master,
-          "adamw: fp32 values are their own master");
-  if (args.count == 0) return;
-  HWY_DYNAMIC_DISPATCH(update_any)(args);
+void adamw(Device& device, std::span<const AdamWArgs> parameters) {
+  for (const AdamWArgs& args : parameters) {
+    require(args.values.count() == args.count, "adamw: count differs from the values' own");
+    require(args.values.dtype != DType::f32 || args.values.data == args.master,
+            "adamw: fp32 values are their own master");
+  }
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::adamw(device, parameters);
+  for (const AdamWArgs& args : parameters)
+    if (args.count > 0) HWY_DYNAMIC_DISPATCH(update_any)(args);
 }
 
 }  // namespace filigree

@@ -48,4 +48,10 @@ struct AttentionCachedArgs {
 };
 void attention_cached(Device& device, const AttentionCachedArgs& args);
 
+namespace cuda {  // the same on a GPU; called by the functions above
+void attention_forward(Device& device, const AttentionForwardArgs& args);
+void attention_backward(Device& device, const AttentionBackwardArgs& args);
+void attention_cached(Device& device, const AttentionCachedArgs& args);
+}  // namespace cuda
+
 }  // namespace filigree

@@ -27,6 +27,8 @@ void attention_forward(Device& device, const AttentionForwardArgs& args) {
   if (tokens == 0) return;
   require(args.logsumexp.empty() || args.logsumexp.count() == tokens * shape.heads,
           "attention_forward: logsumexp is (B, H, S)");
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::attention_forward(device, args);
   if (takes_amx(shape, args.qkv.dtype)) return attention_forward_amx(device, args);
   attention_forward_vector(device, args);
 }
@@ -40,6 +42,8 @@ void attention_backward(Device& device, const AttentionBackwardArgs& args) {
               args.logsumexp.count() == tokens * shape.heads,
           "attention_backward: dqkv, dout, out, logsumexp and qkv do not fit each other");
   if (tokens == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::attention_backward(device, args);
   if (takes_amx(shape, args.qkv.dtype)) return attention_backward_amx(device, args);
   attention_backward_vector(device, args);
 }
@@ -56,6 +60,8 @@ void attention_cached(Device& device, const AttentionCachedArgs& args) {
   require(args.start >= 0 && args.start + shape.positions <= args.keys.shape[1],
           "attention_cached: the cache's context is full");
   if (tokens == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::attention_cached(device, args);
   attention_cached_vector(device, args);
 }
 

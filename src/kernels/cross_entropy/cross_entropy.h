@@ -21,4 +21,8 @@ struct CrossEntropyArgs {
 };
 void cross_entropy(Device& device, const CrossEntropyArgs& args);
 
+namespace cuda {  // the same on a GPU: cross_entropy_cuda.cu; called by the functions above
+void cross_entropy(Device& device, const CrossEntropyArgs& args);
+}  // namespace cuda
+
 }  // namespace filigree

@@ -71,11 +71,13 @@ namespace filigree {
 
 HWY_EXPORT(rows_of_any);
 
-void cross_entropy(Device&, const CrossEntropyArgs& args) {
+void cross_entropy(Device& device, const CrossEntropyArgs& args) {
   const std::int64_t tokens = args.loss.count();
   require(args.targets.count() == tokens && args.logits.shape.rank() == 2 && args.logits.shape[0] == tokens,
           "cross_entropy: loss, logits and targets do not fit each other");
   if (tokens == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::cross_entropy(device, args);
   const std::int64_t vocabulary = args.logits.shape[1];
   const auto* targets = args.targets.as<std::int32_t>();
   for (std::int64_t t = 0; t < tokens; ++t)

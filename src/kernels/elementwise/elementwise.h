@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/device.h"
 #include "core/tensor.h"
@@ -19,7 +20,23 @@ void scale(Device& device, const Tensor& y, float factor);
 void fill(Device& device, const Tensor& y, float value);
 // sum (N) fp32 += over t of x (T, N), fp32 or bf16: the bias gradient.
 void add_column_sums(Device& device, const Tensor& sum, const Tensor& x);
-// Sum of squares of fp32 or bf16 values, in double. NaN or infinity when a value is not finite.
-double sum_of_squares(Device& device, const Tensor& x);
+// Sum of squares over all tensors, fp32 or bf16 values, in double. NaN or infinity when a value is not finite. On a GPU
+// one launch for all of them, after which the host waits.
+double sum_of_squares(Device& device, std::span<const Tensor> tensors);
+inline double sum_of_squares(Device& device, const Tensor& x) {
+  return sum_of_squares(device, std::span(&x, 1));
+}
+// Sum of fp32 values, in double and in order of the elements on the CPU. The host waits for a GPU.
+double sum(Device& device, const Tensor& x);
+
+namespace cuda {  // the same on a GPU: elementwise_cuda.cu; called by the functions above
+void add(Device& device, const Tensor& y, const Tensor& x);
+void convert(Device& device, const Tensor& y, const Tensor& x);
+void scale(Device& device, const Tensor& y, float factor);
+void fill(Device& device, const Tensor& y, float value);
+void add_column_sums(Device& device, const Tensor& sum, const Tensor& x);
+double sum_of_squares(Device& device, std::span<const Tensor> tensors);
+double sum(Device& device, const Tensor& x);
+}  // namespace cuda
 
 }  // namespace filigree

@@ -110,21 +110,29 @@ HWY_EXPORT(scale_by);
 HWY_EXPORT(column_sums);
 HWY_EXPORT(chunk_squares);
 
-void add(Device&, const Tensor& y, const Tensor& x) {
+void add(Device& device, const Tensor& y, const Tensor& x) {
   require(y.count() == x.count(), "add: counts differ");
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::add(device, y, x);
   HWY_DYNAMIC_DISPATCH(add_to)(y, x);
 }
 
-void convert(Device&, const Tensor& y, const Tensor& x) {
+void convert(Device& device, const Tensor& y, const Tensor& x) {
   require(y.count() == x.count(), "convert: counts differ");
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::convert(device, y, x);
   HWY_DYNAMIC_DISPATCH(convert_to)(y, x);
 }
 
-void scale(Device&, const Tensor& y, float factor) {
+void scale(Device& device, const Tensor& y, float factor) {
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::scale(device, y, factor);
   HWY_DYNAMIC_DISPATCH(scale_by)(y, factor);
 }
 
-void fill(Device&, const Tensor& y, float value) {
+void fill(Device& device, const Tensor& y, float value) {
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::fill(device, y, value);
   with_compute_type(y.dtype, [&]<typename T>() {
     T* out = y.as<T>();
     parallel_for(y.count(), 4096,
@@ -132,19 +140,36 @@ void fill(Device&, const Tensor& y, float value) {
   });
 }
 
-void add_column_sums(Device&, const Tensor& sum, const Tensor& x) {
+void add_column_sums(Device& device, const Tensor& sum, const Tensor& x) {
   require(x.shape[-1] == sum.count(), "add_column_sums: widths differ");
   if (sum.count() == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::add_column_sums(device, sum, x);
   HWY_DYNAMIC_DISPATCH(column_sums)(sum, x);
 }
 
-double sum_of_squares(Device& device, const Tensor& x) {
-  const std::int64_t chunks = (x.count() + 4095) / 4096;
-  auto* partial =
-      static_cast<double*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(chunks) * sizeof(double)));
-  HWY_DYNAMIC_DISPATCH(chunk_squares)(partial, x);
+double sum_of_squares(Device& device, std::span<const Tensor> tensors) {
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::sum_of_squares(device, tensors);
   double total = 0.0;
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += partial[chunk];
+  for (const Tensor& x : tensors) {
+    const std::int64_t chunks = (x.count() + 4095) / 4096;
+    auto* partial =
+        static_cast<double*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(chunks) * sizeof(double)));
+    HWY_DYNAMIC_DISPATCH(chunk_squares)(partial, x);
+    double sum = 0.0;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk];
+    total += sum;
+  }
+  return total;
+}
+
+double sum(Device& device, const Tensor& x) {
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::sum(device, x);
+  const auto* values = x.as<float>();
+  double total = 0.0;
+  for (std::int64_t i = 0; i < x.count(); ++i) total += static_cast<double>(values[i]);
   return total;
 }
 

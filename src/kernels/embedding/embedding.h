@@ -29,4 +29,9 @@ struct EmbeddingBackwardArgs {
 };
 void embedding_backward(Device& device, const EmbeddingBackwardArgs& args);
 
+namespace cuda {  // the same on a GPU: embedding_cuda.cu; called by the functions above
+void embedding_forward(Device& device, const EmbeddingForwardArgs& args);
+void embedding_backward(Device& device, const EmbeddingBackwardArgs& args);
+}  // namespace cuda
+
 }  // namespace filigree

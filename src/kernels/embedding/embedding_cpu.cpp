@@ -75,7 +75,7 @@ namespace filigree {
 HWY_EXPORT(forward);
 HWY_EXPORT(backward);
 
-void embedding_forward(Device&, const EmbeddingForwardArgs& args) {
+void embedding_forward(Device& device, const EmbeddingForwardArgs& args) {
   require(args.table.shape.rank() == 2 && args.tokens.shape.rank() == 2, "embedding: table is (V, C), tokens (B, S)");
   const std::int64_t channels = args.table.shape[1];
   require(args.y.count() == args.tokens.count() * channels && args.y.dtype == args.table.dtype,
@@ -84,10 +84,12 @@ void embedding_forward(Device&, const EmbeddingForwardArgs& args) {
                                      args.start + args.tokens.shape[1] <= args.positions.shape[0]),
           "embedding: tokens reach past the learned positions");
   if (args.y.count() == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::embedding_forward(device, args);
   HWY_DYNAMIC_DISPATCH(forward)(args);
 }
 
-void embedding_backward(Device&, const EmbeddingBackwardArgs& args) {
+void embedding_backward(Device& device, const EmbeddingBackwardArgs& args) {
   require(args.dtable.shape.rank() == 2 && args.tokens.shape.rank() == 2, "embedding: dtable is (V, C), tokens (B, S)");
   const std::int64_t channels = args.dtable.shape[1];
   require(args.dy.count() == args.tokens.count() * channels, "embedding: dy and dtable do not fit each other");
@@ -95,6 +97,8 @@ void embedding_backward(Device&, const EmbeddingBackwardArgs& args) {
               (args.dpositions.shape[1] == channels && args.tokens.shape[1] <= args.dpositions.shape[0]),
           "embedding: tokens reach past the learned positions");
   if (args.dy.count() == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::embedding_backward(device, args);
   HWY_DYNAMIC_DISPATCH(backward)(args);
 }
 

@@ -31,4 +31,8 @@ struct MatmulArgs {
 };
 void matmul(Device& device, const MatmulArgs& args);
 
+namespace cuda {  // the same on a GPU, by cuBLASLt; called by the function above
+void matmul(Device& device, const MatmulArgs& args);
+}  // namespace cuda
+
 }  // namespace filigree

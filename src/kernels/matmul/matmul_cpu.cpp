@@ -39,6 +39,8 @@ void matmul(Device& device, const MatmulArgs& args) {
   check(args, rows, columns, depth);
   if (args.y.count() == 0) return;
   if (depth == 0) return without_depth(device, args);
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::matmul(device, args);
   if (takes_matmul_few_rows(args)) return matmul_few_rows(device, args);
   if (takes_matmul_amx(args)) return matmul_amx(device, args);
   const MatmulDescription what = {.rows = rows,

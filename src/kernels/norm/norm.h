@@ -43,4 +43,9 @@ struct NormBackwardArgs {
 };
 void norm_backward(Device& device, const NormBackwardArgs& args);
 
+namespace cuda {  // the same on a GPU: norm_cuda.cu; called by the functions above
+void norm_forward(Device& device, const NormForwardArgs& args);
+void norm_backward(Device& device, const NormBackwardArgs& args);
+}  // namespace cuda
+
 }  // namespace filigree

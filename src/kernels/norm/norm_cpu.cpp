@@ -156,7 +156,7 @@ namespace filigree {
 HWY_EXPORT(forward);
 HWY_EXPORT(backward);
 
-void norm_forward(Device&, const NormForwardArgs& args) {
+void norm_forward(Device& device, const NormForwardArgs& args) {
   const std::int64_t channels = args.gain.count();
   require(args.y.shape == args.x.shape && args.x.shape[-1] == channels && args.y.dtype == args.x.dtype,
           "norm_forward: x, y and gain do not fit each other");
@@ -165,6 +165,8 @@ void norm_forward(Device&, const NormForwardArgs& args) {
   if (args.x.count() == 0) return;
   require(args.residual.empty() || (!args.sum.empty() && args.residual.count() == args.x.count()),
           "norm_forward: a residual of x's shape needs a place for the sum");
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::norm_forward(device, args);
   HWY_DYNAMIC_DISPATCH(forward)(args);
 }
 
@@ -175,6 +177,8 @@ void norm_backward(Device& device, const NormBackwardArgs& args) {
           "norm_backward: ds, dy, sum and gain do not fit each other");
   if (args.dy.count() == 0) return;
   require(args.kind == NormKind::rms || !args.mean.empty(), "norm_backward: LayerNorm needs the mean of forward");
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::norm_backward(device, args);
   HWY_DYNAMIC_DISPATCH(backward)(device, args);
 }
 

@@ -23,4 +23,8 @@ void rotary(Device& device, const RotaryArgs& args);
 // Fills the table for positions [0, C).
 void rotary_table(const Tensor& table, double base);
 
+namespace cuda {  // the same on a GPU: rotary_cuda.cu; called by the functions above
+void rotary(Device& device, const RotaryArgs& args);
+}  // namespace cuda
+
 }  // namespace filigree

@@ -54,7 +54,7 @@ namespace filigree {
 
 HWY_EXPORT(turn_any);
 
-void rotary(Device&, const RotaryArgs& args) {
+void rotary(Device& device, const RotaryArgs& args) {
   require(args.qkv.shape.rank() == 3 && args.table.shape.rank() == 2, "rotary: qkv is (B, S, (H + 2G)D), table (C, D)");
   const std::int64_t size = args.table.shape[1];
   require(size % 2 == 0 && args.qkv.shape[2] == (args.heads + 2 * args.kv_heads) * size,
@@ -62,6 +62,8 @@ void rotary(Device&, const RotaryArgs& args) {
   require(args.start >= 0 && args.start + args.qkv.shape[1] <= args.table.shape[0],
           "rotary: positions reach past the table");
   if (args.qkv.count() == 0) return;
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::rotary(device, args);
   HWY_DYNAMIC_DISPATCH(turn_any)(args);
 }
 

@@ -1,0 +1,51 @@
+#include "core/cuda_runtime.h"
+#include "core/error.h"
+
+namespace filigree::cuda {
+namespace {
+
+[[noreturn]] void absent() {
+  throw Error(unusable());
+}
+
+}  // namespace
+
+std::string unusable() {
+  return "this build has no CUDA (cmake --preset cuda, which needs nvcc)";
+}
+
+GpuProperties properties() {
+  absent();
+}
+
+CUstream_st* create_stream() {
+  absent();
+}
+
+void destroy_stream(CUstream_st*) noexcept {}
+
+void synchronize(CUstream_st*) {
+  absent();
+}
+
+void* allocate_zeroed(std::size_t) {
+  absent();
+}
+
+void release(void*) noexcept {}
+
+std::int64_t free_bytes() {
+  absent();
+}
+
+void* allocate_host(std::size_t) {
+  absent();
+}
+
+void release_host(void*) noexcept {}
+
+void copy(void*, const void*, std::size_t, Copy, CUstream_st*) {
+  absent();
+}
+
+}  // namespace filigree::cuda

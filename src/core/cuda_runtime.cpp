@@ -1,0 +1,95 @@
+#include "core/cuda_runtime.h"
+
+#include "core/cuda_error.h"
+
+namespace filigree::cuda {
+
+std::string unusable() {
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    cudaGetLastError();
+    return std::string("no usable GPU (") + cudaGetErrorString(status) + ")";
+  }
+  if (count == 0) return "no GPU";
+  int major = 0, minor = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess) {
+    cudaGetLastError();
+    return "the GPU does not answer";
+  }
+  // A kernel of this build that the GPU cannot run would fail at its first launch, in the middle of a run.
+  constexpr int kOldest = FILIGREE_CUDA_OLDEST;
+  if (10 * major + minor < kOldest)
+    return "the GPU has compute capability " + std::to_string(major) + "." + std::to_string(minor) +
+           ", this build needs " + std::to_string(kOldest / 10) + "." + std::to_string(kOldest % 10) +
+           " or newer (FILIGREE_CUDA_ARCHITECTURES)";
+  return {};
+}
+
+GpuProperties properties() {
+  cudaDeviceProp found{};
+  check(cudaGetDeviceProperties(&found, 0));
+  GpuProperties result{.name = found.name,
+                       .capability = 10 * found.major + found.minor,
+                       .multiprocessors = found.multiProcessorCount,
+                       .bytes = static_cast<std::int64_t>(found.totalGlobalMem)};
+  check(cudaDriverGetVersion(&result.driver));
+  check(cudaRuntimeGetVersion(&result.runtime));
+  return result;
+}
+
+CUstream_st* create_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreate(&stream));
+  return stream;
+}
+
+void destroy_stream(CUstream_st* stream) noexcept {
+  cudaStreamDestroy(stream);
+}
+
+void synchronize(CUstream_st* stream) {
+  check(cudaStreamSynchronize(stream));
+}
+
+void* allocate_zeroed(std::size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(status);
+  check(cudaMemset(data, 0, bytes));
+  return data;
+}
+
+void release(void* data) noexcept {
+  cudaFree(data);
+}
+
+std::int64_t free_bytes() {
+  std::size_t available = 0, total = 0;
+  check(cudaMemGetInfo(&available, &total));
+  return static_cast<std::int64_t>(available);
+}
+
+void* allocate_host(std::size_t bytes) {
+  void* data = nullptr;
+  check(cudaMallocHost(&data, bytes));
+  return data;
+}
+
+void release_host(void* data) noexcept {
+  cudaFreeHost(data);
+}
+
+void copy(void* to, const void* from, std::size_t bytes, Copy direction, CUstream_st* stream) {
+  if (bytes == 0) return;
+  const cudaMemcpyKind kind = direction == Copy::to_device ? cudaMemcpyHostToDevice
+                              : direction == Copy::to_host ? cudaMemcpyDeviceToHost
+                                                           : cudaMemcpyDeviceToDevice;
+  check(cudaMemcpyAsync(to, from, bytes, kind, stream));
+}
+
+}  // namespace filigree::cuda

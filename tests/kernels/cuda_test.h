@@ -1,0 +1,42 @@
+// Shared by the GPU tests: the same tensors on the processor and on the GPU.
+#pragma once
+
+#include "kernels/kernel_test.h"
+
+namespace filigree::testing {
+
+// Skips, with the reason, where no GPU can be used.
+class CudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = cuda::unusable(); !reason.empty()) GTEST_SKIP() << reason;
+    cuda_ = Device::cuda();
+  }
+  Device& cpu() { return *cpu_; }
+  Device& gpu() { return *cuda_; }
+
+  // A copy on the GPU; an empty tensor stays one.
+  OwnedTensor on_gpu(const Tensor& host) {
+    if (host.empty()) return {};
+    OwnedTensor copy = gpu().memory().tensor(Purpose::workspace, host.dtype, host.shape);
+    gpu().copy_from_host(copy, host.data);
+    return copy;
+  }
+  OwnedTensor on_cpu(const Tensor& device) {
+    OwnedTensor copy = cpu().memory().tensor(Purpose::workspace, device.dtype, device.shape);
+    gpu().copy_to_host(copy.view().data, device);
+    return copy;
+  }
+  // Each element of the GPU's result within the common tolerance of the processor's; both round to the tensor's type.
+  void expect_equal(const Tensor& on_gpu, const Tensor& reference, std::int64_t length, double magnitude,
+                    const std::string& what) {
+    const OwnedTensor copy = on_cpu(on_gpu);
+    expect_close(copy, values_of(reference), length, 2.0 * magnitude, what);
+  }
+
+ private:
+  std::unique_ptr<Device> cpu_ = Device::cpu();
+  std::unique_ptr<Device> cuda_;
+};
+
+}  // namespace filigree::testing

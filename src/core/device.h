@@ -102,6 +102,7 @@ struct CpuFeatures {
   bool avx512 = false;        // F, BW, DQ, VL
   bool avx512_vbmi2 = false;  // byte and word expand / compress
   bool avx512_bf16 = false;
+  bool avx512_fp16 = false;
   bool amx_bf16 = false;
 };
 const CpuFeatures& cpu_features();

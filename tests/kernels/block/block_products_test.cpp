@@ -129,9 +129,9 @@ TEST_P(BlockProducts, WeightGradientIsThatOfTheReference) {
 
 TEST_P(BlockProducts, BitsDoNotDependOnTheThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const std::int64_t tokens : {3, 40, 330}) {
+    for (const std::int64_t tokens : {3, 330}) {
       std::vector<std::vector<double>> first;
-      with_thread_counts({1, 2, 3, 7}, [&](Device& device) {
+      with_thread_counts({1, 2, 7}, [&](Device& device) {
         const OwnedTensor weights = values(device, dtype);
         const OwnedTensor x = tensor_of(device, dtype, {tokens, grid().columns}, inputs(tokens));
         const OwnedTensor dy = tensor_of(device, dtype, {tokens, grid().rows}, output_gradients(tokens));

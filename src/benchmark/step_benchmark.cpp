@@ -15,24 +15,23 @@ namespace {
 class Contestant {
  public:
   Contestant(Config config, std::int64_t batch)
-      : device_(Device::cpu()),
+      : device_(Device::named(config.run.device, config.run.threads)),
         config_(std::move(config)),
         model_(*device_, config_, Mode::training, false),
         activations_(*device_, config_.model, config_.run.precision, batch, config_.model.context,
                      recompute_named(config_.train.recompute)),
         tokens_(device_->memory().tensor(Purpose::data, DType::i32, {batch, config_.model.context})),
         targets_(device_->memory().tensor(Purpose::data, DType::i32, {batch, config_.model.context})) {
+    device_->set_deterministic(config_.run.deterministic);
     model_.initialize(*device_);
     PlanTable plans(!config_.run.deterministic);
     model_.plan(*device_, plans, batch * config_.model.context);
     const Random random(config_.run.seed, RandomPurpose::benchmark);
     const auto vocab = static_cast<std::uint32_t>(config_.model.vocab);
-    for (std::int64_t i = 0; i < tokens_.view().count(); ++i) {
-      tokens_.view().as<std::int32_t>()[i] =
-          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i), vocab));
-      targets_.view().as<std::int32_t>()[i] =
-          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(i + 1), vocab));
-    }
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens_.view().count()) + 1);
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(random.below(i, vocab));
+    device_->copy_from_host(tokens_, ids.data());
+    device_->copy_from_host(targets_, ids.data() + 1);
   }
 
   void step() {
@@ -43,6 +42,7 @@ class Contestant {
     const double norm = gradient_norm(*device_, parameters);
     adamw_step(*device_, parameters, config_.train, {.lr = 1e-4, .t = ++t_}, {}, norm > 1.0 ? 1.0 / norm : 1.0);
     model_.refresh(*device_);
+    device_->synchronize();
   }
   std::int64_t bytes() const { return device_->memory().peak(); }
 

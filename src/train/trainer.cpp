@@ -48,7 +48,8 @@ std::string describe_method(const Config& config) {
 
 Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
-  device_ = Device::cpu(config_.run.threads);
+  device_ = Device::named(config_.run.device, config_.run.threads);
+  device_->set_deterministic(config_.run.deterministic);
   open_data();
   if (!folder_.is_new()) compare_with_saved();
   build_model();
@@ -91,6 +92,8 @@ void Trainer::open_data() {
   const Shape shape{sequences_, config_.model.context};
   tokens_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
   targets_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
+  batch_tokens_.resize(static_cast<std::size_t>(shape.count()));
+  batch_targets_.resize(batch_tokens_.size());
 }
 
 void Trainer::compare_with_saved() const {
@@ -218,8 +221,10 @@ TrainOutcome Trainer::run() {
 
 void Trainer::train_step(std::int64_t step) {
   const auto start = std::chrono::steady_clock::now();
-  const std::int64_t targets = loader_->batch(step * sequences_, sequences_, tokens_.view().as<std::int32_t>(),
-                                              targets_.view().as<std::int32_t>());
+  const std::int64_t targets =
+      loader_->batch(step * sequences_, sequences_, batch_tokens_.data(), batch_targets_.data());
+  device_->copy_from_host(tokens_, batch_tokens_.data());
+  device_->copy_from_host(targets_, batch_targets_.data());
   const std::int64_t micro = activations_->batch();
   model_->zero_gradients(*device_);
   double loss = 0.0;

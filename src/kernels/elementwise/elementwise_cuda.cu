@@ -85,7 +85,8 @@ __global__ void band_sums_kernel(float* __restrict__ partial,  // (bands, N)
   const std::int64_t first = blockIdx.y * kBandRows, last = min(first + kBandRows, rows);
   float sum = 0.0f;
   if (column < columns)
-    for (std::int64_t row = first + threadIdx.y; row < last; row += kRowThreads) sum += to_float(x[row * columns + column]);
+    for (std::int64_t row = first + threadIdx.y; row < last; row += kRowThreads)
+      sum += to_float(x[row * columns + column]);
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
@@ -170,16 +171,15 @@ void fill(Device& device, const Tensor& y, float value) {
     check(cudaMemsetAsync(y.data, 0, y.bytes(), device.stream()));
     return;
   }
-  with_device_type(y.dtype,
-                   [&]<typename T>() { fill_with(device, static_cast<T*>(y.data), y.count(), value); });
+  with_device_type(y.dtype, [&]<typename T>() { fill_with(device, static_cast<T*>(y.data), y.count(), value); });
 }
 
 void add_column_sums(Device& device, const Tensor& sum, const Tensor& x) {
   const std::int64_t columns = sum.count(), rows = x.count() / columns;
   if (rows == 0) return;
   const std::int64_t bands = (rows + kBandRows - 1) / kBandRows;
-  auto* partial = static_cast<float*>(
-      device.scratch(Scratch::kernel, static_cast<std::size_t>(bands * columns) * sizeof(float)));
+  auto* partial =
+      static_cast<float*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(bands * columns) * sizeof(float)));
   const dim3 grid(blocks_for(columns, kColumnThreads), static_cast<unsigned int>(bands));
   with_device_type(x.dtype, [&]<typename T>() {
     band_sums_kernel<<<grid, dim3(kColumnThreads, kRowThreads), 0, device.stream()>>>(

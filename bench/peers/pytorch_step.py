@@ -21,7 +21,7 @@ big tensors anew; --malloc default shows the difference: quickstart, 2 cores of 
 C++ GEMM templates of torch.compile need constant weights: they serve inference only.
 
 On a GPU: rows of tokens per second, peak memory (of the allocator) and seconds from the start of the process to the end
-of the first step besides; a step's time there is that of a run of steps without a wait between them.
+of the first step besides. A step ends when its loss has been read.
 
 Needs torch >= 2.5, and a C++ compiler for torch.compile.
 """

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "benchmark/ceiling.h"
 #include "benchmark/infer_benchmark.h"
 #include "benchmark/matmul_benchmark.h"
 #include "benchmark/step_benchmark.h"
@@ -99,7 +100,8 @@ void append(std::vector<ResultRow>& rows, std::vector<ResultRow> more) {
 void run_matmul(const Options& options) {
   const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
-  for (const std::string& precision : options.precisions)
+  for (const std::string& precision : options.precisions) {
+    append(rows, benchmark_ceiling(*device, precision_named(precision), options.repeats));
     for (const std::string& shape : options.shapes) {
       long long inputs = 0, outputs = 0;
       int used = 0;
@@ -118,6 +120,7 @@ void run_matmul(const Options& options) {
                                               .pattern = pattern,
                                               .repeats = options.repeats}));
     }
+  }
   publish(options, *device, rows);
 }
 
@@ -190,10 +193,10 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   add_common(*step, *options);
   add_model(*step, *options);
   step->add_option("--batch", options->batch, "sequences in a step")->capture_default_str()->check(CLI::PositiveNumber);
-  step->add_option("--recompute", options.recompute, "as train.recompute")
+  step->add_option("--recompute", options->recompute, "as train.recompute")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "norm", "activation", "block"}));
-  step->add_flag("--deterministic", options.deterministic, "as run.deterministic");
+  step->add_flag("--deterministic", options->deterministic, "as run.deterministic");
   step->callback([options] { run_step(*options); });
 
   CLI::App* infer = bench->add_subcommand("infer", "reading a prompt and decoding");

@@ -1,6 +1,10 @@
 #include "benchmark/step_benchmark.h"
 
+#include <unistd.h>
+
+#include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "benchmark/timing.h"
 #include "core/random.h"
@@ -55,16 +59,45 @@ class Contestant {
   std::int64_t t_ = 0;
 };
 
+// Of the dense model: 6 for each weight of a linear layer, the head included, and causal attention's two products,
+// which see half of all pairs, three times.
+double training_operations_per_token(const ModelConfig& model) {
+  const auto width = static_cast<double>(model.width);
+  const double block = width * (static_cast<double>(qkv_width(model)) + width + static_cast<double>(up_width(model)) +
+                                static_cast<double>(model.ffn));
+  const auto layers = static_cast<double>(model.layers);
+  return 6.0 * (layers * block + width * static_cast<double>(model.vocab)) +
+         6.0 * layers * width * static_cast<double>(model.context);
+}
+
+// Seconds since this process began, to a hundredth.
+double process_seconds() {
+  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
+  std::string text;
+  std::getline(stat, text);
+  // The name, in parentheses, may hold spaces; the start is the 20th field behind it, in clock ticks since the boot.
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  for (int skipped = 0; skipped < 19; ++skipped) fields >> text;
+  double ticks = 0.0, now = 0.0;
+  fields >> ticks;
+  uptime >> now;
+  return now - ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 }  // namespace
 
 std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
   std::vector<std::unique_ptr<Contestant>> contestants;
   std::vector<std::function<void()>> runs;
+  double first_step = 0.0;
   for (const std::string& method : benchmark.methods) {
     Config config = benchmark.config;
     config.weights.method = method;
     contestants.push_back(std::make_unique<Contestant>(std::move(config), benchmark.batch));
     runs.push_back([contestant = contestants.back().get()] { contestant->step(); });
+    if (contestants.size() > 1) continue;
+    runs.back()();
+    first_step = process_seconds();
   }
   const std::vector<Measured> times = time_in_turn(runs, benchmark.repeats);
 
@@ -86,9 +119,17 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
     row.metric = "tokens_per_s";
     row.measured = {tokens / times[i].median * 1e3, tokens / times[i].max * 1e3, tokens / times[i].min * 1e3};
     rows.push_back(row);
+    row.metric = "model_tflops";
+    const double scale = training_operations_per_token(config.model) / 1e12;
+    row.measured = {row.measured.median * scale, row.measured.min * scale, row.measured.max * scale};
+    rows.push_back(row);
     const auto bytes = static_cast<double>(contestants[i]->bytes());
     row.metric = "peak_bytes";
     row.measured = {bytes, bytes, bytes};
+    rows.push_back(row);
+    if (i > 0) continue;
+    row.metric = "first_step_s";
+    row.measured = {first_step, first_step, first_step};
     rows.push_back(row);
   }
   compare_with(rows, "dense");

@@ -381,7 +381,7 @@ void Transformer::load_initial(Device& device, const CheckpointSource& source, c
     }
     const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, {spec.outputs, spec.inputs});
     if (source_dense)
-      source.load(CheckpointSink::File::model, spec.name + ".weight", dense);
+      load_tensor(device, source, CheckpointSink::File::model, spec.name + ".weight", dense);
     else
       load_expanded(device, source, from, spec, from_adapters, dense);
     weight.initialize(device, dense, true);

@@ -188,13 +188,13 @@ void SlopeWeight::save(CheckpointSink& sink) {
 void SlopeWeight::load(Device& device, const CheckpointSource& source, bool with_optimizer) {
   load_parameter(device, source, values_, with_optimizer);
   const std::string name = spec_.name + ".weight.mask";
-  source.load(File::model, name, mask_);
+  load_tensor(device, source, File::model, name, mask_);
   require_user(describe().mask_valid, name + ": a group keeps another number of entries than " +
                                           to_string(spec_.pattern) +
                                           "; the checkpoint is damaged or of another pattern");
   columns_chosen_ = false;
   if (spec_.fixed_column_mask && with_optimizer && spec_.mode == Mode::training) {
-    source.load(File::optimizer, spec_.name + ".weight.column_mask", backward_mask_);
+    load_tensor(device, source, File::optimizer, spec_.name + ".weight.column_mask", backward_mask_);
     columns_chosen_ = true;
   }
   refresh(device);

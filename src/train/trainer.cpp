@@ -309,7 +309,7 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .backends = {},
                         .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = name_of(entry.backend);
-  write_checkpoint(checkpoint_path(folder_.path(), step), *model_, state, write_config(config_),
+  write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),
                    data_.tokenizer ? data_.tokenizer->serialize() : "");
   remove_old_checkpoints(folder_.path(), config_.checkpoint.keep);
 }

@@ -68,6 +68,10 @@ class Device {
   Memory& memory() { return memory_; }
   const Memory& memory() const { return memory_; }
   int threads() const { return threads_; }
+  // Equal bits in every run, on a GPU: no algorithm is chosen by timing it, and none may add in an order that changes.
+  // Off at first. The CPU's kernels need no such promise.
+  bool deterministic() const { return deterministic_; }
+  void set_deterministic(bool deterministic) { deterministic_ = deterministic; }
   // The processor's name and the vector instructions that the engine uses on it, e.g. "AMD EPYC ... (avx512, bf16)".
   const std::string& description() const { return description_; }
 
@@ -91,6 +95,7 @@ class Device {
   std::array<Buffer, kScratchCount> scratch_;
   std::array<std::unique_ptr<LibraryState>, kLibraryCount> libraries_;
   int threads_ = 1;
+  bool deterministic_ = false;
   CUstream_st* stream_ = nullptr;
   cuda::GpuProperties gpu_;
   std::string description_;

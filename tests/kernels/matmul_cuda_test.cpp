@@ -1,3 +1,4 @@
+#include <cstring>
 #include <cmath>
 
 #include "kernels/cuda_test.h"

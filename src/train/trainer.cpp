@@ -10,6 +10,7 @@
 #include "eval/perplexity.h"
 #include "io/atomic_file.h"
 #include "io/config_toml.h"
+#include "io/model_presets.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "report/html_report.h"
@@ -82,8 +83,9 @@ void Trainer::open_data() {
                "of entries");
   require_user(vocab == 0 || vocab >= data_.vocab(),
                "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
-                   std::to_string(data_.vocab()) + " entries; leave the key out to use its number");
-  if (vocab == 0) vocab = data_.vocab();
+                   std::to_string(data_.vocab()) +
+                   " entries; leave the key out to use its number, rounded up to a multiple of 64");
+  if (vocab == 0) vocab = padded_vocab(data_.vocab());
   check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);

@@ -105,7 +105,7 @@ class LinearWeight {
   virtual void save(CheckpointSink& sink) = 0;
   virtual void load(Device& device, const CheckpointSource& source, bool with_optimizer) = 0;
 
-  virtual LayerDescription describe() const = 0;
+  virtual LayerDescription describe(const Device& device) const = 0;
   // Bytes of values, masks, gradient, master, moments and derived copies, as allocated.
   virtual std::int64_t bytes() const = 0;
   std::int64_t dense_bytes() const {

@@ -156,9 +156,9 @@ void Trainer::resume(const fs::path& checkpoint) {
   model_->load(*device_, reader, true);
   std::map<std::string, PlanEntry> entries;
   for (const auto& [key, backend] : state.backends) {
-    require_user(backend == name_of(Backend::dense) || backend == name_of(Backend::sparse),
-                 (checkpoint / "state.json").string() + ": there is no back end called " + backend);
-    entries[key].backend = backend == name_of(Backend::dense) ? Backend::dense : Backend::sparse;
+    const std::optional<PlanEntry> entry = plan_entry_of(backend);
+    require_user(entry.has_value(), (checkpoint / "state.json").string() + ": there is no back end called " + backend);
+    entries[key] = *entry;
   }
   plans_->restore(std::move(entries));
 }
@@ -310,7 +310,7 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .threads = device_->threads(),
                         .backends = {},
                         .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
-  for (const auto& [key, entry] : plans_->entries()) state.backends[key] = name_of(entry.backend);
+  for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
   write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),
                    data_.tokenizer ? data_.tokenizer->serialize() : "");
   remove_old_checkpoints(folder_.path(), config_.checkpoint.keep);

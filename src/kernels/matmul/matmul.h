@@ -32,6 +32,8 @@ struct MatmulArgs {
   bool transpose_b = false;
   bool accumulate = false;  // add to y instead of overwriting it
   float scale = 1.0f;
+  std::int64_t a_stride = 0;  // elements from a row of `a` to the next, where it is columns of a wider matrix; 0: none
+                              // between rows. On a GPU alone
 };
 void matmul(Device& device, const MatmulArgs& args);
 

@@ -75,6 +75,27 @@ class MatmulCuda : public CudaTest {
   }
 };
 
+// `a` as columns 128 to 320 of a wider matrix, whose other columns must not matter.
+TEST_F(MatmulCuda, AStridedOperand) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool transpose : {false, true}) {
+      const std::int64_t depth = transpose ? 96 : 192, rows = transpose ? 192 : 96;
+      const OwnedTensor wide = random_tensor(cpu(), dtype, {96, 448}, 1);
+      const OwnedTensor part = cpu().memory().tensor(Purpose::workspace, dtype, {96, 192});
+      const std::size_t element = size_of(dtype);
+      for (std::size_t row = 0; row < 96; ++row)
+        std::memcpy(static_cast<std::byte*>(part.view().data) + row * 192 * element,
+                    static_cast<const std::byte*>(wide.view().data) + (row * 448 + 128) * element, 192 * element);
+      const OwnedTensor b = random_tensor(cpu(), dtype, {depth, 80}, 2);
+      const OwnedTensor y = random_tensor(cpu(), DType::f32, {rows, 80}, 3);
+      const OwnedTensor gpu_wide = on_gpu(wide), gpu_b = on_gpu(b), gpu_y = on_gpu(y);
+      matmul(cpu(), {.y = y, .a = part, .b = b, .transpose_a = transpose});
+      const Tensor strided{static_cast<std::byte*>(gpu_wide.view().data) + 128 * element, dtype, {96, 192}};
+      matmul(gpu(), {.y = gpu_y, .a = strided, .b = gpu_b, .transpose_a = transpose, .a_stride = 448});
+      expect_equal(gpu_y, y, depth, 1.0, transpose ? "strided, transposed" : "strided");
+    }
+}
+
 TEST_F(MatmulCuda, MatchesTheProcessorForAllTypesAndOptions) {
   gpu().set_deterministic(true);  // no search: there are 864 products
   for (const auto& [rows, columns, depth] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1},

@@ -29,11 +29,11 @@ std::uint32_t alignment_of(const void* data) {
   return static_cast<std::uint32_t>(std::min<std::uintptr_t>(address & -address, 256));
 }
 
-// A row-major matrix as cuBLASLt sees it.
-CublasLtLayout layout(DType dtype, std::int64_t rows, std::int64_t columns) {
+// A row-major matrix as cuBLASLt sees it; stride: elements between its rows, if they are not its columns alone.
+CublasLtLayout layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride = 0) {
   cublasLtMatrixLayout_t made = nullptr;
   check(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<std::uint64_t>(columns),
-                                   static_cast<std::uint64_t>(rows), columns));
+                                   static_cast<std::uint64_t>(rows), stride == 0 ? columns : stride));
   return CublasLtLayout(made);
 }
 
@@ -60,8 +60,8 @@ MatmulPlan describe(const MatmulShape& shape, BiasForm bias) {
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose_a);
   if (bias == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
   plan.y = layout(shape.result, shape.rows, shape.columns);
-  plan.a = shape.transpose_a ? layout(shape.operands, shape.depth, shape.rows)
-                             : layout(shape.operands, shape.rows, shape.depth);
+  plan.a = shape.transpose_a ? layout(shape.operands, shape.depth, shape.rows, shape.a_stride)
+                             : layout(shape.operands, shape.rows, shape.depth, shape.a_stride);
   plan.b = shape.transpose_b ? layout(shape.operands, shape.columns, shape.depth)
                              : layout(shape.operands, shape.depth, shape.columns);
   return plan;
@@ -217,6 +217,7 @@ MatmulShape matmul_shape(const Device& device, const MatmulArgs& args) {
           .bias = !args.bias.empty(),
           .scaled = args.scale != 1.0f,
           .deterministic = device.deterministic(),
+          .a_stride = args.a_stride,
           .y_alignment = alignment_of(args.y.data),
           .a_alignment = alignment_of(args.a.data),
           .b_alignment = alignment_of(args.b.data),

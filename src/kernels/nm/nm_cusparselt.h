@@ -39,8 +39,8 @@ struct CusparseltShape {
 };
 
 struct CusparseltPlanned {
-  int algorithm = -1;   // of the library's; -1: there is no plan
-  std::string refusal;  // why there is none
+  int algorithm = -1;        // of the library's; -1: there is no plan
+  std::string refusal = {};  // why there is none
 };
 // What cusparselt_plan made for the shape.
 CusparseltPlanned cusparselt_planned(Device& device, const CusparseltShape& shape);

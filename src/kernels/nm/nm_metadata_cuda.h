@@ -3,7 +3,6 @@
 #pragma once
 
 #include "core/device.h"
-
 #include "kernels/nm/nm_format.h"
 #include "kernels/nm/nm_metadata.h"
 

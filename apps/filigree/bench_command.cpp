@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "benchmark/ceiling.h"
 #include "benchmark/infer_benchmark.h"
 #include "benchmark/matmul_benchmark.h"
 #include "benchmark/step_benchmark.h"
@@ -31,6 +32,9 @@ struct Options {
   std::int64_t vocab = 0;
   int repeats = 7;
   int threads = 0;
+  std::string device = "auto";
+  std::string recompute = "none";
+  bool deterministic = false;
 };
 
 DType precision_named(const std::string& name) {
@@ -63,6 +67,10 @@ Config model_config(const Options& options, const std::string& precision) {
   if (options.layers > 0) config.model.layers = options.layers;
   config.model.vocab = options.vocab > 0 ? options.vocab : default_vocab(config.model);
   config.run.precision = precision_named(precision);
+  config.run.device = options.device;
+  config.run.threads = options.threads;
+  config.run.deterministic = options.deterministic;
+  config.train.recompute = options.recompute;
   config.weights.pattern = pattern_named(options.pattern);
   require_user(!options.methods.empty() && options.methods.front() == "dense",
                "--methods: dense must come first, for the others stand beside it");
@@ -90,9 +98,10 @@ void append(std::vector<ResultRow>& rows, std::vector<ResultRow> more) {
 }
 
 void run_matmul(const Options& options) {
-  const auto device = Device::cpu(options.threads);
+  const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
-  for (const std::string& precision : options.precisions)
+  for (const std::string& precision : options.precisions) {
+    append(rows, benchmark_ceiling(*device, precision_named(precision), options.repeats));
     for (const std::string& shape : options.shapes) {
       long long inputs = 0, outputs = 0;
       int used = 0;
@@ -111,11 +120,12 @@ void run_matmul(const Options& options) {
                                               .pattern = pattern,
                                               .repeats = options.repeats}));
     }
+  }
   publish(options, *device, rows);
 }
 
 void run_step(const Options& options) {
-  const auto device = Device::cpu(options.threads);
+  const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)
     append(rows, benchmark_step({.name = options.model,
@@ -127,7 +137,7 @@ void run_step(const Options& options) {
 }
 
 void run_infer(const Options& options) {
-  const auto device = Device::cpu(options.threads);
+  const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)
     append(rows, benchmark_infer({.name = options.model,
@@ -146,6 +156,9 @@ void add_common(CLI::App& command, Options& options) {
   command.add_option("--repeats", options.repeats, "timed rounds; the median counts")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  command.add_option("--device", options.device, "auto, cpu, cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   command.add_option("--threads", options.threads, "0: all processors")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -180,6 +193,10 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   add_common(*step, *options);
   add_model(*step, *options);
   step->add_option("--batch", options->batch, "sequences in a step")->capture_default_str()->check(CLI::PositiveNumber);
+  step->add_option("--recompute", options->recompute, "as train.recompute")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "norm", "activation", "block"}));
+  step->add_flag("--deterministic", options->deterministic, "as run.deterministic");
   step->callback([options] { run_step(*options); });
 
   CLI::App* infer = bench->add_subcommand("infer", "reading a prompt and decoding");

@@ -22,6 +22,7 @@ struct Options {
   std::string task = "perplexity";
   std::vector<std::string> data;
   std::vector<std::string> overrides;
+  std::string device = "auto";
   std::int64_t tokens = 0;
   std::int64_t batch = 16;
   bool json = false;
@@ -50,7 +51,7 @@ TrainingData find_data(const Options& options, const LoadedModel& loaded) {
 void run(const Options& options) {
   require_user(options.task == "perplexity", "--task: " + options.task + "; this version has: perplexity");
   require_user(options.batch >= 1, "--batch: must be at least 1");
-  const auto device = Device::cpu();
+  const auto device = Device::named(options.device);
   const LoadedModel loaded = load_model(*device, options.path, options.overrides);
   const TrainingData data = find_data(options, loaded);
   const DatasetView view(data.val, loaded.config.model.vocab);
@@ -111,6 +112,9 @@ void add_eval_command(CLI::App& program) {
       ->add_option("--set", options->overrides, "overrides a key of the model's configuration, e.g. run.precision=fp32")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  command->add_option("--device", options->device, "auto, cpu, cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   command->add_flag("--json", options->json, "print one JSON object");
   command->footer("Example:\n  filigree eval runs/quickstart-slope --task perplexity\n");
   command->callback([options] { run(*options); });

@@ -20,6 +20,7 @@ struct Options {
   std::int64_t tokens = 100;
   SamplingOptions sampling;
   std::vector<std::string> overrides;
+  std::string device = "auto";
 };
 
 // Length of the part of `text` that ends in no unfinished UTF-8 character.
@@ -38,7 +39,7 @@ std::size_t complete_length(const std::string& text) {
 void run(const Options& options) {
   check_sampling(options.sampling);
   require_user(options.tokens >= 1, "--tokens: must be at least 1");
-  const auto device = Device::cpu();
+  const auto device = Device::named(options.device);
   const LoadedModel loaded = load_model(*device, options.path, options.overrides);
   require_user(loaded.tokenizer != nullptr, options.path + ": this model has no tokenizer, so it cannot read a prompt");
   const Tokenizer& tokenizer = *loaded.tokenizer;
@@ -95,6 +96,9 @@ void add_generate_command(CLI::App& program) {
                    "choose among the most likely that together have this probability")
       ->capture_default_str();
   command->add_option("--seed", options->sampling.seed, "equal seeds give equal text")->capture_default_str();
+  command->add_option("--device", options->device, "auto, cpu, cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   command->add_option("--set", options->overrides, "overrides a key of the model's configuration")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

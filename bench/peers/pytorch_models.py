@@ -8,6 +8,8 @@ from torch import nn
 CASES = {
     "quickstart": dict(layers=4, width=256, heads=4, context=256, vocab=2048),
     "gpt2-124m": dict(layers=12, width=768, heads=12, context=1024, vocab=50257),
+    "gpt2-355m": dict(layers=24, width=1024, heads=16, context=1024, vocab=50257),
+    "gpt2-1.5b": dict(layers=48, width=1600, heads=25, context=1024, vocab=50257),
 }
 
 

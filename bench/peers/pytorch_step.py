@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Times a training step of PyTorch on the CPU: the peer that `filigree bench step` stands beside.
+"""Times a training step of PyTorch, on the CPU or on one GPU: the peer that `filigree bench step` stands beside.
 
     python3 bench/peers/pytorch_step.py --case quickstart --batch 16 --precision fp32 --json FILE
+    python3 bench/peers/pytorch_step.py --device cuda --case gpt2-124m --batch 64 --vocab 50304 --precision bf16
 
 A step is all of it: forward, backward, clipping of the global gradient norm, AdamW. Data and weights are random. Each
 variant is warmed up, then timed; the fastest by its median gets the row "pytorch", the one to compare with. With --all
@@ -19,6 +20,9 @@ big tensors anew; --malloc default shows the difference: quickstart, 2 cores of 
 298 to 240 ms). Tried and left out, as they change nothing or harm: binding threads and active waiting. Freezing and the
 C++ GEMM templates of torch.compile need constant weights: they serve inference only.
 
+On a GPU: rows of tokens per second, peak memory (of the allocator) and seconds from the start of the process to the end
+of the first step besides. A step ends when its loss has been read.
+
 Needs torch >= 2.5, and a C++ compiler for torch.compile.
 """
 
@@ -33,16 +37,20 @@ import subprocess
 import sys
 import time
 
+STARTED = time.time()
+
 # Large blocks stay with the process, in huge pages: read by glibc when a process starts.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(8 << 30), "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
           "MALLOC_TOP_PAD_": str(64 << 20), "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Times a training step of PyTorch on the CPU.")
-    parser.add_argument("--case", choices=["quickstart", "gpt2-124m"], default="quickstart")
+    parser = argparse.ArgumentParser(description="Times a training step of PyTorch.")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--case", choices=["quickstart", "gpt2-124m", "gpt2-355m", "gpt2-1.5b"], default="quickstart")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--batch", type=int, default=16, help="sequences a step")
+    parser.add_argument("--vocab", type=int, help="entries of the vocabulary; default: the model's")
     parser.add_argument("--sequence", type=int, help="tokens a sequence; default: the model's context")
     parser.add_argument("--steps", type=int, default=20, help="timed steps a variant")
     parser.add_argument("--warmup", type=int, default=5)
@@ -55,7 +63,7 @@ def arguments():
     return parser.parse_args()
 
 
-def make_step(model, form, compiled, seed):
+def make_step(model, form, compiled, device):
     """A function of (tokens, targets) that takes one whole training step."""
     import torch
 
@@ -69,7 +77,7 @@ def make_step(model, form, compiled, seed):
     loss_of = torch.compile(model) if compiled else model
 
     def step(tokens, targets):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=form == "autocast"):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=form == "autocast"):
             loss = loss_of(tokens, targets)
         loss.backward()
         if form == "master":
@@ -95,16 +103,20 @@ def measure(options, variant, shape, sequence):
     torch.manual_seed(options.seed)
     torch._dynamo.reset()
     form, _, compiled = variant.partition("+")
-    step = make_step(Gpt2(**shape), form, bool(compiled), options.seed)
+    step = make_step(Gpt2(**shape).to(options.device), form, bool(compiled), options.device)
     batches = torch.randint(shape["vocab"], (options.warmup + options.steps, 2, options.batch, sequence))
+    batches = batches.to(options.device)
     times = []
-    for tokens, targets in batches:
+    for index, (tokens, targets) in enumerate(batches):
         begin = time.perf_counter()
         loss = step(tokens, targets).item()
         times.append((time.perf_counter() - begin) * 1e3)
+        if index == 0:
+            first = time.time() - STARTED
     if not 0.0 < loss < 100.0:
         raise SystemExit(f"{variant}: the loss is {loss}")
-    return times[options.warmup :]
+    peak = torch.cuda.max_memory_allocated() if options.device == "cuda" else None
+    return times[options.warmup :], first, peak
 
 
 def processor():
@@ -134,41 +146,56 @@ def main():
 
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
-    shape = CASES[options.case]
+    shape = dict(CASES[options.case])
+    if options.vocab:
+        shape["vocab"] = options.vocab
     sequence = options.sequence or shape["context"]
     forms = ["fp32"] if options.precision == "fp32" else ["autocast", "master", "pure"]
     variants = options.variants.split(",") if options.variants else [f + c for f in forms for c in ("", "+compile")]
 
     commit = subprocess.run(["git", "-C", str(pathlib.Path(__file__).parent), "rev-parse", "--short=12", "HEAD"],
                             capture_output=True, text=True).stdout.strip() or "unknown"
-    about = {"device": f"{processor()}, {options.threads} threads", "driver": "",
+    gpu = options.device == "cuda"
+    device = torch.cuda.get_device_name() if gpu else f"{processor()}, {options.threads} threads"
+    about = {"device": device, "driver": "",
              "libraries": {"torch": torch.__version__, "python": platform.python_version()}, "commit": commit,
              "command": shlex.join(["python3", *sys.argv])}
     config = {"batch": options.batch, "sequence": sequence, "layers": shape["layers"], "precision": options.precision,
               "ranks": 1, "seed": options.seed}
 
-    def row(method, times):
-        return {"case": options.case, "method": method, "config": config, "metric": "step_ms",
-                "median": statistics.median(times), "min": min(times), "max": max(times), "baseline": "", "ratio": None,
-                "device": about["device"], "commit": commit, "command": about["command"]}
+    def row(method, metric, values):
+        return {"case": options.case, "method": method, "config": config, "metric": metric,
+                "median": statistics.median(values), "min": min(values), "max": max(values), "baseline": "",
+                "ratio": None, "device": about["device"], "commit": commit, "command": about["command"]}
+
+    def rows_of(method, variant):
+        times, first, peak = measured[variant]
+        tokens = options.batch * sequence * 1e3
+        rows = [row(method, "step_ms", times)]
+        if gpu:
+            rows += [row(method, "tokens_per_s", [tokens / ms for ms in times]), row(method, "peak_bytes", [peak]),
+                     row(method, "first_step_s", [first])]
+        return rows
 
     measured = {}
     for variant in variants:
-        measured[variant] = times = measure(options, variant, shape, sequence)
+        measured[variant] = measure(options, variant, shape, sequence)
+        times = measured[variant][0]
         print(f"{options.case} {options.batch} x {sequence} {options.precision:5} {variant:18} "
               f"{statistics.median(times):10.2f} ms  (min {min(times):.2f}, max {max(times):.2f}, {len(times)} steps)",
               flush=True)
 
-    fastest = lambda names: min(names, key=lambda name: statistics.median(measured[name]))
-    rows = [row(f"pytorch ({name})", times) for name, times in measured.items()] if options.all else []
+    fastest = lambda names: min(names, key=lambda name: statistics.median(measured[name][0]))
+    rows = [row for name in measured for row in rows_of(f"pytorch ({name})", name)] if options.all else []
     plain = [name for name in measured if not name.startswith("pure")]
     pure = [name for name in measured if name.startswith("pure")]
     if plain:
-        rows.append(row("pytorch", measured[fastest(plain)]))
-        print(f"pytorch: {fastest(plain)}, {rows[-1]['median']:.2f} ms a step, "
-              f"{options.batch * sequence / rows[-1]['median'] * 1e3:.0f} tokens/s")
+        best = rows_of("pytorch", fastest(plain))
+        rows += best
+        print(f"pytorch: {fastest(plain)}, {best[0]['median']:.2f} ms a step, "
+              f"{options.batch * sequence / best[0]['median'] * 1e3:.0f} tokens/s")
     if pure:
-        rows.append(row("pytorch (pure bf16)", measured[fastest(pure)]))
+        rows += rows_of("pytorch (pure bf16)", fastest(pure))
     if options.json:
         write(options.json, rows, about)
 

@@ -12,13 +12,14 @@ namespace {
 class Contestant {
  public:
   Contestant(Config config, std::int64_t prompt)
-      : device_(Device::cpu()),
+      : device_(Device::named(config.run.device, config.run.threads)),
         config_(std::move(config)),
         model_(*device_, config_, Mode::inference, false),
         activations_(*device_, config_.model, config_.run.precision, 1, prompt, Recompute::inference),
         cache_(model_.make_cache(*device_, 1, config_.model.context)),
         tokens_(device_->memory().tensor(Purpose::data, DType::i32, {1, prompt})),
         logits_(device_->memory().tensor(Purpose::activations, config_.run.precision, {1, config_.model.vocab})) {
+    device_->set_deterministic(config_.run.deterministic);
     model_.initialize(*device_);
     PlanTable plans(!config_.run.deterministic);
     if (prompt > 16) model_.plan(*device_, plans, prompt);
@@ -33,10 +34,12 @@ class Contestant {
   void prefill() {
     cache_.length = 0;
     read(tokens_.view().count());
+    device_->synchronize();
   }
   void decode(std::int64_t count) {
     cache_.length = tokens_.view().count();
     for (std::int64_t i = 0; i < count; ++i) read(1);
+    device_->synchronize();
   }
   std::int64_t bytes() const {
     return device_->memory().bytes(Purpose::weights) + device_->memory().bytes(Purpose::metadata);

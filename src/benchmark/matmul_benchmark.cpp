@@ -13,8 +13,9 @@ OwnedTensor random(Device& device, DType dtype, Shape shape, const char* name) {
   OwnedTensor tensor = device.memory().tensor(Purpose::workspace, dtype, shape);
   const Random numbers(1, RandomPurpose::benchmark, fnv1a32(name));
   with_compute_type(dtype, [&]<typename T>() {
-    T* data = tensor.view().as<T>();
-    for (std::int64_t i = 0; i < shape.count(); ++i) data[i] = T(numbers.uniform(static_cast<std::uint64_t>(i)) - 0.5f);
+    std::vector<T> data(static_cast<std::size_t>(shape.count()));
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = T(numbers.uniform(i) - 0.5f);
+    device.copy_from_host(tensor, data.data());
   });
   return tensor;
 }
@@ -48,12 +49,17 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
   for (const Candidate& candidate : candidates) candidate.weight->initialize(device, matrix, false);
   PlanTable plans(true);
   planned.plan(device, plans, tokens);  // with its values in place: an empty mask would be no work at all
+  PlanTable untimed(false);
+  sparse.plan(device, untimed, tokens);  // sparse wherever there is a sparse kernel
 
   std::vector<ResultRow> rows;
   const auto measure = [&](const char* metric, const std::function<void(LinearWeight&)>& product) {
     std::vector<std::function<void()>> runs;
     for (const Candidate& candidate : candidates)
-      runs.push_back([&product, weight = candidate.weight] { product(*weight); });
+      runs.push_back([&product, &device, weight = candidate.weight] {
+        product(*weight);
+        device.synchronize();
+      });
     const std::vector<Measured> times = time_in_turn(runs, benchmark.repeats);
     for (std::size_t i = 0; i < times.size(); ++i) {
       ResultRow row;

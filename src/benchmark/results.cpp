@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/atomic_file.h"
-#include "kernels/matmul/library_version.h"
+#include "kernels/library_versions.h"
 #include "version.h"
 
 namespace filigree {
@@ -65,9 +65,11 @@ void compare_with(std::vector<ResultRow>& rows, const std::string& baseline) {
 }
 
 ResultContext result_context(const Device& device, const std::vector<std::string>& command) {
+  const int driver = device.gpu().driver;
   return {.device = device.description(),
           .command = fmt::format("{}", fmt::join(command, " ")),
-          .libraries = {{"oneDNN", dense_library_version()}}};
+          .driver = device.is_cuda() ? fmt::format("for CUDA {}.{}", driver / 1000, driver % 1000 / 10) : "",
+          .libraries = library_versions(device)};
 }
 
 void write_results(const std::filesystem::path& file, const ResultContext& context,

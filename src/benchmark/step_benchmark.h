@@ -18,7 +18,9 @@ struct StepBenchmark {
   int repeats = 5;
 };
 
-// Rows step_ms, tokens_per_s, peak_bytes (weights to activations and workspace) for each method; the models take turns.
+// Rows step_ms, tokens_per_s, model_tflops (the dense model's operations, in 10^12 a second) and peak_bytes (weights to
+// activations and workspace) for each method, and first_step_s, the seconds from the process's start to the end of the
+// dense model's first step. The models take turns.
 std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark);
 
 }  // namespace filigree

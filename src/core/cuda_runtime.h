@@ -24,8 +24,8 @@ struct GpuProperties {
 };
 GpuProperties properties();
 
-// A stream that waits for, and is waited for by, the default stream: allocations, which zero their memory there, need no
-// event.
+// A stream that waits for, and is waited for by, the default stream: allocations, which zero their memory there, need
+// no event.
 CUstream_st* create_stream();
 void destroy_stream(CUstream_st* stream) noexcept;
 // Throws Error when any work of the stream has failed.

@@ -13,15 +13,15 @@
 
 namespace filigree {
 
-// State that a vendor library keeps per device (for example oneDNN's engine and primitive cache). Each library derives
-// its own class next to its narrow header and stores it here on first use.
+// State that a library keeps per device (for example oneDNN's engine and primitive cache, or the lists that our kernels
+// read on a GPU). Each library derives its own class next to its narrow header and stores it here on first use.
 class LibraryState {
  public:
   virtual ~LibraryState() = default;
 };
 
-enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt };
-inline constexpr int kLibraryCount = 4;
+enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt, tables };
+inline constexpr int kLibraryCount = 5;
 
 // Whether this build can compute on a GPU. Guards calls of CUDA code with `if constexpr`, so that a build without CUDA
 // links without it.
@@ -55,6 +55,10 @@ class Device {
   // All work on a GPU happens in this stream, in the order of the calls. Null on the CPU.
   CUstream_st* stream() const { return stream_; }
   const cuda::GpuProperties& gpu() const { return gpu_; }
+  // run.deterministic: libraries choose their algorithms by a fixed rule, among those that give the same bits each
+  // time, and nothing is timed.
+  void set_deterministic(bool value) { deterministic_ = value; }
+  bool deterministic() const { return deterministic_; }
   // Returns when all work so far is done. Kernels return before theirs is, on a GPU.
   void synchronize() const;
 
@@ -91,6 +95,7 @@ class Device {
   std::array<Buffer, kScratchCount> scratch_;
   std::array<std::unique_ptr<LibraryState>, kLibraryCount> libraries_;
   int threads_ = 1;
+  bool deterministic_ = false;
   CUstream_st* stream_ = nullptr;
   cuda::GpuProperties gpu_;
   std::string description_;

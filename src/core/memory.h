@@ -75,8 +75,8 @@ class OwnedTensor {
 };
 
 // Allocates and counts: in the host's memory, in a GPU's, or, as a plan, only counts: its buffers have a size but no
-// data, so that a model of any size can be laid out and its bytes be known exactly, by the code that would allocate them. Not thread-safe: allocation
-// happens at set-up, on one thread. It must outlive its Buffers.
+// data, so that a model of any size can be laid out and its bytes be known exactly, by the code that would allocate
+// them. Not thread-safe: allocation happens at set-up, on one thread. It must outlive its Buffers.
 class Memory {
  public:
   enum class Kind : std::uint8_t { host, gpu, plan };

@@ -12,14 +12,15 @@ Generator::Generator(Device& device, Transformer& model, std::int64_t vocabulary
                    std::min(kPromptPiece, model.model().context), Recompute::inference),
       cache_(model.make_cache(device, 1, model.model().context)),
       tokens_(device.memory().tensor(Purpose::data, DType::i32, {1, activations_.sequence()})),
-      logits_(device.memory().tensor(Purpose::activations, model.config().run.precision, {1, model.model().vocab})) {}
+      logits_(device.memory().tensor(Purpose::activations, model.config().run.precision, {1, model.model().vocab})),
+      host_logits_(logits_.view().bytes()) {}
 
 void Generator::read(std::span<const std::int32_t> ids) {
   while (!ids.empty()) {
     const std::size_t piece = std::min(ids.size(), static_cast<std::size_t>(activations_.sequence()));
-    std::copy_n(ids.begin(), piece, tokens_.view().as<std::int32_t>());
     Tensor view = tokens_;
     view.shape = {1, static_cast<std::int64_t>(piece)};
+    device_.copy_from_host(view, ids.data());
     model_.forward_cached(device_, activations_, view, cache_, logits_);
     ids = ids.subspan(piece);
   }
@@ -44,8 +45,8 @@ std::vector<std::int32_t> Generator::generate(std::span<const std::int32_t> prom
   else
     restart();
   for (std::int64_t made = 0; made < count; ++made) {
-    Tensor choices = logits_;
-    choices.shape = {vocabulary_};
+    device_.copy_to_host(host_logits_.data(), logits_);
+    const Tensor choices{host_logits_.data(), logits_.view().dtype, {vocabulary_}};
     const std::int32_t next = sampler.sample(choices, static_cast<std::int64_t>(text.size()));
     text.push_back(next);
     if (stop(next)) break;

@@ -37,6 +37,7 @@ class Generator {
   KeyValueCache cache_;
   OwnedTensor tokens_;  // (1, kPromptPiece) int32
   OwnedTensor logits_;  // (1, V)
+  std::vector<std::byte> host_logits_;
 };
 
 }  // namespace filigree

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 namespace filigree {
 
@@ -15,12 +16,14 @@ Perplexity perplexity(Device& device, Transformer& model, Activations& activatio
   const Shape shape{options.batch, context};
   const OwnedTensor tokens = device.memory().tensor(Purpose::data, DType::i32, shape);
   const OwnedTensor targets = device.memory().tensor(Purpose::data, DType::i32, shape);
+  std::vector<std::int32_t> read(static_cast<std::size_t>(shape.count())), following(read.size());
 
   double sum = 0.0;
   Perplexity result;
   for (std::int64_t first = 0; first < loader.sequences() && result.targets < total; first += options.batch) {
-    result.targets +=
-        loader.batch(first, options.batch, tokens.view().as<std::int32_t>(), targets.view().as<std::int32_t>());
+    result.targets += loader.batch(first, options.batch, read.data(), following.data());
+    device.copy_from_host(tokens, read.data());
+    device.copy_from_host(targets, following.data());
     sum += model.loss(device, activations, tokens, targets);
     if (options.progress) options.progress(result.targets, total);
   }

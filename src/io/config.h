@@ -15,7 +15,7 @@ namespace filigree {
 
 struct RunConfig {
   std::uint64_t seed = 1;
-  std::string device = "auto";   // auto | cpu
+  std::string device = "auto";   // auto | cpu | cuda
   DType precision = DType::f32;  // fp32 | bf16
   bool deterministic = false;    // a fixed rule instead of timing chooses each layer's kernel
   bool require_sparse = false;   // a sparse layer that would run dense is an error
@@ -63,7 +63,7 @@ struct TrainConfig {
   double beta1 = 0.9, beta2 = 0.95;
   double eps = 1e-8;
   double clip = 1.0;                  // global gradient norm; 0: off
-  std::string recompute = "none";     // none | activation | block
+  std::string recompute = "none";     // none | norm | activation | block
   std::string on_nonfinite = "stop";  // stop | skip
 
   bool operator==(const TrainConfig&) const = default;

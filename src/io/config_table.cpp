@@ -142,8 +142,9 @@ std::vector<ConfigKey> make_keys() {
   const auto add = [&](ConfigKey entry) { keys.push_back(std::move(entry)); };
 
   add(ranged(key<&Config::run, &RunConfig::seed>("run.seed", "seed of every random choice"), 0, 0x1p63));
-  add(chosen(key<&Config::run, &RunConfig::device>("run.device", "where the run computes"),
-             {{"auto"}, {"cpu"}, {"cuda", "CUDA"}}));
+  add(resumable(
+      chosen(key<&Config::run, &RunConfig::device>("run.device", "where the run computes; auto: on a GPU, if it can"),
+             {{"auto"}, {"cpu"}, {"cuda"}})));
   add(chosen(key<&Config::run, &RunConfig::precision>("run.precision", "type of weights and activations in products"),
              {{"fp32"}, {"bf16"}}));
   add(key<&Config::run, &RunConfig::deterministic>("run.deterministic",
@@ -164,7 +165,9 @@ std::vector<ConfigKey> make_keys() {
              kMaxWidth));
   add(ranged(key<&Config::model, &ModelConfig::ffn>("model.ffn", "hidden width of the MLP; 0: from the width"), 0,
              kMaxRows));
-  add(ranged(key<&Config::model, &ModelConfig::vocab>("model.vocab", "token ids; 0: the tokenizer's"), 0, kMaxRows));
+  add(ranged(
+      key<&Config::model, &ModelConfig::vocab>("model.vocab", "token ids; 0: the tokenizer's number, rounded up"), 0,
+      kMaxRows));
   add(ranged(key<&Config::model, &ModelConfig::context>("model.context", "tokens of a sequence"), 1, kMaxRows));
   add(positive(
       key<&Config::model, &ModelConfig::norm_epsilon>("model.norm_epsilon", "added to the variance in norms")));
@@ -204,7 +207,7 @@ std::vector<ConfigKey> make_keys() {
   add(ranged(key<&Config::train, &TrainConfig::clip>("train.clip", "largest global gradient norm; 0: off"), 0.0, 1e30));
   add(chosen(key<&Config::train, &TrainConfig::recompute>("train.recompute",
                                                           "what the backward pass computes again instead of keeping"),
-             {{"none"}, {"activation"}, {"block"}}));
+             {{"none"}, {"norm"}, {"activation"}, {"block"}}));
   add(chosen(key<&Config::train, &TrainConfig::on_nonfinite>("train.on_nonfinite",
                                                              "what follows a loss or gradient that is not finite"),
              {{"stop"}, {"skip"}}));

@@ -25,11 +25,16 @@ struct DeviceType<bf16> {
 // Calls body.operator()<T>() with float or __nv_bfloat16, as `dtype` says.
 template <typename Body>
 auto with_device_type(DType dtype, Body&& body) {
-  return with_compute_type(dtype, [&]<typename T>() { return body.template operator()<typename DeviceType<T>::type>(); });
+  return with_compute_type(dtype,
+                           [&]<typename T>() { return body.template operator()<typename DeviceType<T>::type>(); });
 }
 
-__device__ __forceinline__ float to_float(float value) { return value; }
-__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+__device__ __forceinline__ float to_float(float value) {
+  return value;
+}
+__device__ __forceinline__ float to_float(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
 template <typename T>
 __device__ __forceinline__ T from_float(float value) {
   if constexpr (sizeof(T) == 2)
@@ -63,8 +68,8 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-// Sum over a block of kThreads threads, the same bits in each of them. `partial`: kThreads / 32 floats of shared memory;
-// they may be used again after the next __syncthreads().
+// Sum over a block of kThreads threads, the same bits in each of them. `partial`: kThreads / 32 floats of shared
+// memory; they may be used again after the next __syncthreads().
 template <int kThreads>
 __device__ __forceinline__ float block_sum(float value, float* partial) {
   constexpr int kWarps = kThreads / kWarp;

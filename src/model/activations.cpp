@@ -13,6 +13,7 @@ std::int64_t up_width(const ModelConfig& model) {
 }
 
 Recompute recompute_named(std::string_view name) {
+  if (name == "norm") return Recompute::norm;
   if (name == "activation") return Recompute::activation;
   if (name == "block") return Recompute::block;
   require(name == "none", "unknown recompute mode");
@@ -26,7 +27,8 @@ Activations::Activations(Device& device, const ModelConfig& model, DType dtype, 
   const std::int64_t tokens = batch * sequence;
   const bool backward = recompute != Recompute::inference;
   const bool keep_all = recompute == Recompute::none;
-  const bool keep_most = keep_all || recompute == Recompute::activation;
+  const bool keep_hidden = keep_all || recompute == Recompute::norm;
+  const bool keep_most = keep_hidden || recompute == Recompute::activation;
   planes_.resize(kMembers);
   const auto plane = [&](Member which, std::int64_t width, DType type, bool kept) {
     const std::int64_t copies = kept ? model.layers : 1;
@@ -39,7 +41,7 @@ Activations::Activations(Device& device, const ModelConfig& model, DType dtype, 
   plane(kSum2, model.width, dtype, keep_most);
   plane(kNormed2, model.width, dtype, keep_all);
   plane(kUp, up_width(model), dtype, keep_most);
-  plane(kHidden, model.ffn, dtype, keep_all);
+  plane(kHidden, model.ffn, dtype, keep_hidden);
   branch_ = memory.tensor(Purpose::activations, dtype, {tokens, model.width});
   final_sum_ = memory.tensor(Purpose::activations, dtype, {tokens, model.width});
   final_normed_ = memory.tensor(Purpose::activations, dtype, {tokens, model.width});

@@ -11,9 +11,10 @@
 
 namespace filigree {
 
-// none: everything is kept. activation: outputs of norms and of the MLP's activation are computed again.
+// none: everything is kept. norm: the norms' outputs are computed again. activation: these, and the output of the MLP's
+// activation.
 // block: only each block's input is kept, the block's forward pass runs again. inference: nothing is kept.
-enum class Recompute : std::uint8_t { none, activation, block, inference };
+enum class Recompute : std::uint8_t { none, norm, activation, block, inference };
 Recompute recompute_named(std::string_view name);
 
 struct BlockActivations {

@@ -127,10 +127,10 @@ void Block::backward(Device& device, const Activations& activations, const Block
     // sum1 is the whole input: run the block again. The branch array is free during the backward pass.
     forward(device, kept, activations.branch(tokens), kept.sum1, {}, batch, sequence);
   }
-  if (activations.recompute() == Recompute::activation) {
-    norm2_.forward(device, kept.normed2, {}, {}, {}, kept.sum2, {});
+  const bool renorm = activations.recompute() == Recompute::activation || activations.recompute() == Recompute::norm;
+  if (renorm) norm2_.forward(device, kept.normed2, {}, {}, {}, kept.sum2, {});
+  if (activations.recompute() == Recompute::activation)
     activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
-  }
 
   const Tensor dhidden = activations.wide_gradient(tokens, kept.hidden.shape[-1]);
   down_->backward(device, dhidden, dsum, kept.hidden, accumulate);
@@ -140,7 +140,7 @@ void Block::backward(Device& device, const Activations& activations, const Block
   up_->backward(device, dnormed, dup, kept.normed2, accumulate);
   norm2_.backward(device, dsum, dnormed, kept.sum2, kept.mean2, kept.rstd2);
 
-  if (activations.recompute() == Recompute::activation) norm1_.forward(device, kept.normed1, {}, {}, {}, kept.sum1, {});
+  if (renorm) norm1_.forward(device, kept.normed1, {}, {}, {}, kept.sum1, {});
   const Tensor dattended = activations.narrow_gradient(tokens, kept.attended.shape[-1]);
   out_->backward(device, dattended, dsum, kept.attended, accumulate);
   const Tensor dqkv = activations.wide_gradient(tokens, kept.qkv.shape[-1]);

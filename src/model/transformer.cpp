@@ -16,20 +16,29 @@
 namespace filigree {
 namespace {
 
-// Logits of this many bytes exist at once: large enough that the head's products run at full speed, small beside the
-// activations of any batch worth training.
+// Logits of this many bytes exist at once: large enough that the head's products run at full speed (on a GPU each chunk
+// reads and writes the head's whole gradient), small beside the activations of any batch worth training.
 constexpr std::int64_t kLogitBytes = std::int64_t{192} << 20;
+constexpr std::int64_t kGpuLogitBytes = std::int64_t{512} << 20;
 
-std::int64_t logit_chunk(std::int64_t tokens, std::int64_t vocab, DType dtype) {
-  const std::int64_t fitting = kLogitBytes / (vocab * static_cast<std::int64_t>(size_of(dtype)));
-  return std::clamp(fitting / 64 * 64, std::int64_t{64}, std::max<std::int64_t>(tokens, 64));
+// Tokens whose logits exist at once: chunks of nearly equal size, in whole tiles of the products.
+std::int64_t logit_chunk(const Device& device, std::int64_t tokens, std::int64_t vocab, DType dtype) {
+  const std::int64_t bytes = device.is_cuda() ? kGpuLogitBytes : kLogitBytes;
+  const std::int64_t tile = device.is_cuda() ? 256 : 64;
+  const std::int64_t fitting =
+      std::max(bytes / (vocab * static_cast<std::int64_t>(size_of(dtype))) / tile * tile, tile);
+  const std::int64_t chunks = (tokens + fitting - 1) / fitting;
+  return std::max(((tokens + chunks - 1) / chunks + tile - 1) / tile * tile, tile);
 }
 
-void fill_normal(const Tensor& tensor, const Random& random, float deviation) {
-  auto* data = tensor.as<float>();
+// Numbers are drawn on the host, so that a run starts from the same values on every device.
+void fill_normal(Device& device, const Tensor& tensor, const Random& random, float deviation) {
+  std::vector<float> staged(device.is_cuda() ? static_cast<std::size_t>(tensor.count()) : 0);
+  float* data = device.is_cuda() ? staged.data() : tensor.as<float>();
   parallel_for(tensor.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) data[i] = deviation * random.normal(static_cast<std::uint64_t>(i));
   });
+  if (device.is_cuda()) device.copy_from_host(tensor, data);
 }
 
 // The dense matrix behind a sparse layer of another run, its adapter added.
@@ -67,8 +76,13 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
   const ModelConfig& model = config_.model;
   require(model.vocab > 0 && model.layers > 0 && model.ffn > 0 && model.kv_heads > 0, "the model is not resolved");
   if (model.arch == "llama") {
-    rotary_table_ = device.memory().tensor(Purpose::data, DType::f32, {model.context, model.width / model.heads});
-    if (!device.memory().is_plan()) rotary_table(rotary_table_, model.rope_base);
+    const Shape shape{model.context, model.width / model.heads};
+    rotary_table_ = device.memory().tensor(Purpose::data, DType::f32, shape);
+    if (!device.memory().is_plan()) {
+      std::vector<float> angles(static_cast<std::size_t>(shape.count()));
+      rotary_table({angles.data(), DType::f32, shape}, model.rope_base);
+      device.copy_from_host(rotary_table_, angles.data());
+    }
   } else {
     positions_ = std::make_unique<Parameter>(
         device,
@@ -102,7 +116,7 @@ void Transformer::initialize(Device& device) {
   Memory& memory = device.memory();
   const auto draw = [&](const std::string& name, Shape shape, float deviation) {
     OwnedTensor dense = memory.tensor(Purpose::workspace, DType::f32, shape);
-    fill_normal(dense, Random(config_.run.seed, RandomPurpose::initialization, fnv1a32(name)), deviation);
+    fill_normal(device, dense, Random(config_.run.seed, RandomPurpose::initialization, fnv1a32(name)), deviation);
     return dense;
   };
   for (Parameter* table : {&tokens_, positions_.get()})
@@ -138,13 +152,13 @@ void Transformer::forward_blocks(Device& device, Activations& activations, const
 
 // Losses of all tokens, chunk by chunk; with `scale` also the head's backward pass, which leaves the gradient of the
 // final norm's output in place of that output.
-double Transformer::head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
-                                bool accumulate) {
+void Transformer::head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
+                              bool accumulate) {
   const std::int64_t tokens = targets.count();
   const std::int64_t vocab = config_.model.vocab;
   const Tensor normed = activations.final_normed(tokens);
   const Tensor losses = activations.losses(tokens);
-  const std::int64_t chunk = logit_chunk(tokens, vocab, config_.run.precision);
+  const std::int64_t chunk = logit_chunk(device, tokens, vocab, config_.run.precision);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
     const std::int64_t rows = std::min(chunk, tokens - begin);
     const Shape shape{rows, vocab};
@@ -163,17 +177,13 @@ double Transformer::head_losses(Device& device, Activations& activations, const 
     const Tensor dx = activations.narrow_gradient(tokens, config_.model.width).slice(begin, rows);
     head_->backward(device, dx, logits, x, add);
   }
-  const auto* loss = losses.as<float>();
-  double sum = 0.0;
-  for (std::int64_t token = 0; token < tokens; ++token) sum += static_cast<double>(loss[token]);
-  return sum;
 }
 
 double Transformer::train_batch(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets,
                                 float scale, bool accumulate) {
   const std::int64_t batch = tokens.shape[0], sequence = tokens.shape[1], count = batch * sequence;
   forward_blocks(device, activations, tokens, batch, sequence);
-  const double loss = head_losses(device, activations, targets, &scale, accumulate);
+  head_losses(device, activations, targets, &scale, accumulate);
 
   const Tensor dsum = activations.dsum(count);
   fill(device, dsum, 0.0f);
@@ -186,12 +196,14 @@ double Transformer::train_batch(Device& device, Activations& activations, const 
                               .dpositions = positions_ ? positions_->gradient() : Tensor{},
                               .dy = dsum.reshaped({batch, sequence, config_.model.width}),
                               .tokens = tokens});
-  return loss;
+  // Last: here the host waits for a GPU.
+  return sum(device, activations.losses(count));
 }
 
 double Transformer::loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets) {
   forward_blocks(device, activations, tokens, tokens.shape[0], tokens.shape[1]);
-  return head_losses(device, activations, targets, nullptr, false);
+  head_losses(device, activations, targets, nullptr, false);
+  return sum(device, activations.losses(tokens.count()));
 }
 
 void Transformer::logits(Device& device, Activations& activations, const Tensor& tokens, const Tensor& logits) {
@@ -230,12 +242,8 @@ void Transformer::forward_cached(Device& device, Activations& activations, const
   const Tensor normed = activations.final_normed(count);
   norm_.forward(device, normed, activations.final_sum(count), {}, {}, branch, residual);
   // Only the last position of each sequence is asked for.
-  const std::size_t row = static_cast<std::size_t>(width) * size_of(normed.dtype);
-  for (std::int64_t index = 0; index < batch; ++index) {
-    const Tensor last = normed.slice(index * sequence + sequence - 1, 1);
-    std::copy_n(static_cast<const std::byte*>(last.data), row,
-                static_cast<std::byte*>(branch.data) + static_cast<std::size_t>(index) * row);
-  }
+  for (std::int64_t index = 0; index < batch; ++index)
+    device.copy(branch.slice(index, 1), normed.slice(index * sequence + sequence - 1, 1));
   head_->forward(device, logits, branch.slice(0, batch));
 }
 
@@ -377,7 +385,7 @@ void Transformer::load_initial(Device& device, const CheckpointSource& source, c
     }
     const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, {spec.outputs, spec.inputs});
     if (source_dense)
-      source.load(CheckpointSink::File::model, spec.name + ".weight", dense);
+      load_tensor(device, source, CheckpointSink::File::model, spec.name + ".weight", dense);
     else
       load_expanded(device, source, from, spec, from_adapters, dense);
     weight.initialize(device, dense, true);

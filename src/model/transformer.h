@@ -74,8 +74,8 @@ class Transformer {
  private:
   void forward_blocks(Device& device, Activations& activations, const Tensor& tokens, std::int64_t batch,
                       std::int64_t sequence);
-  double head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
-                     bool accumulate);
+  void head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
+                   bool accumulate);
   std::unique_ptr<Linear> make_linear(Device& device, const std::string& name, std::int64_t inputs,
                                       std::int64_t outputs, bool bias);
 

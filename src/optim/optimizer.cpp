@@ -25,16 +25,16 @@ void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const
   std::vector<AdamWArgs> updates;
   for (const Parameter* parameter : parameters)
     updates.push_back({.values = parameter->values(),
-                   .master = parameter->master().as<float>(),
-                   .gradient = parameter->gradient().as<float>(),
-                   .m = parameter->m().as<float>(),
-                   .v = parameter->v().as<float>(),
-                   .count = parameter->count(),
-                   .step = parameter->options().adapter ? adapter_state : base_state,
-                   .beta1 = static_cast<float>(train.beta1),
-                   .beta2 = static_cast<float>(train.beta2),
-                   .epsilon = static_cast<float>(train.eps),
-                   .decay = parameter->options().decay ? static_cast<float>(train.weight_decay) : 0.0f});
+                       .master = parameter->master().as<float>(),
+                       .gradient = parameter->gradient().as<float>(),
+                       .m = parameter->m().as<float>(),
+                       .v = parameter->v().as<float>(),
+                       .count = parameter->count(),
+                       .step = parameter->options().adapter ? adapter_state : base_state,
+                       .beta1 = static_cast<float>(train.beta1),
+                       .beta2 = static_cast<float>(train.beta2),
+                       .epsilon = static_cast<float>(train.eps),
+                       .decay = parameter->options().decay ? static_cast<float>(train.weight_decay) : 0.0f});
   adamw(device, updates);
 }
 

@@ -1,6 +1,7 @@
 #include "sparsity/adapter.h"
 
 #include <cmath>
+#include <vector>
 
 #include "core/hash.h"
 #include "core/random.h"
@@ -24,8 +25,9 @@ Adapter::Adapter(Device& device, const AdapterSpec& spec)
 void Adapter::initialize(Device& device) {
   const Random random(spec_.seed, RandomPurpose::adapter, fnv1a32(left_.name()));
   const float deviation = spec_.scaled_init ? 1.0f / std::sqrt(static_cast<float>(spec_.inputs)) : 1.0f;
-  auto* left = left_.master().as<float>();
-  for (std::int64_t i = 0; i < left_.count(); ++i) left[i] = deviation * random.normal(static_cast<std::uint64_t>(i));
+  std::vector<float> left(static_cast<std::size_t>(left_.count()));
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] = deviation * random.normal(i);
+  device.copy_from_host(left_.master(), left.data());
   left_.round_master(device);
   fill(device, right_.master(), 0.0f);
   right_.round_master(device);

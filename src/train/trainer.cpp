@@ -10,6 +10,7 @@
 #include "eval/perplexity.h"
 #include "io/atomic_file.h"
 #include "io/config_toml.h"
+#include "io/model_presets.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "report/html_report.h"
@@ -48,7 +49,8 @@ std::string describe_method(const Config& config) {
 
 Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
-  device_ = Device::cpu(config_.run.threads);
+  device_ = Device::named(config_.run.device, config_.run.threads);
+  device_->set_deterministic(config_.run.deterministic);
   open_data();
   if (!folder_.is_new()) compare_with_saved();
   build_model();
@@ -81,8 +83,9 @@ void Trainer::open_data() {
                "of entries");
   require_user(vocab == 0 || vocab >= data_.vocab(),
                "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
-                   std::to_string(data_.vocab()) + " entries; leave the key out to use its number");
-  if (vocab == 0) vocab = data_.vocab();
+                   std::to_string(data_.vocab()) +
+                   " entries; leave the key out to use its number, rounded up to a multiple of 64");
+  if (vocab == 0) vocab = padded_vocab(data_.vocab());
   check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
@@ -91,6 +94,8 @@ void Trainer::open_data() {
   const Shape shape{sequences_, config_.model.context};
   tokens_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
   targets_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
+  batch_tokens_.resize(static_cast<std::size_t>(shape.count()));
+  batch_targets_.resize(batch_tokens_.size());
 }
 
 void Trainer::compare_with_saved() const {
@@ -151,9 +156,9 @@ void Trainer::resume(const fs::path& checkpoint) {
   model_->load(*device_, reader, true);
   std::map<std::string, PlanEntry> entries;
   for (const auto& [key, backend] : state.backends) {
-    require_user(backend == name_of(Backend::dense) || backend == name_of(Backend::sparse),
-                 (checkpoint / "state.json").string() + ": there is no back end called " + backend);
-    entries[key].backend = backend == name_of(Backend::dense) ? Backend::dense : Backend::sparse;
+    const std::optional<PlanEntry> entry = plan_entry_of(backend);
+    require_user(entry.has_value(), (checkpoint / "state.json").string() + ": there is no back end called " + backend);
+    entries[key] = *entry;
   }
   plans_->restore(std::move(entries));
 }
@@ -218,8 +223,10 @@ TrainOutcome Trainer::run() {
 
 void Trainer::train_step(std::int64_t step) {
   const auto start = std::chrono::steady_clock::now();
-  const std::int64_t targets = loader_->batch(step * sequences_, sequences_, tokens_.view().as<std::int32_t>(),
-                                              targets_.view().as<std::int32_t>());
+  const std::int64_t targets =
+      loader_->batch(step * sequences_, sequences_, batch_tokens_.data(), batch_targets_.data());
+  device_->copy_from_host(tokens_, batch_tokens_.data());
+  device_->copy_from_host(targets_, batch_targets_.data());
   const std::int64_t micro = activations_->batch();
   model_->zero_gradients(*device_);
   double loss = 0.0;
@@ -303,8 +310,8 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .threads = device_->threads(),
                         .backends = {},
                         .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
-  for (const auto& [key, entry] : plans_->entries()) state.backends[key] = name_of(entry.backend);
-  write_checkpoint(checkpoint_path(folder_.path(), step), *model_, state, write_config(config_),
+  for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
+  write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),
                    data_.tokenizer ? data_.tokenizer->serialize() : "");
   remove_old_checkpoints(folder_.path(), config_.checkpoint.keep);
 }

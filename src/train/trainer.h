@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/loader.h"
 #include "data/training_data.h"
@@ -66,7 +67,8 @@ class Trainer {
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Activations> activations_;
   std::optional<PlanTable> plans_;
-  OwnedTensor tokens_, targets_;  // (sequences of a batch, context) int32
+  OwnedTensor tokens_, targets_;                            // (sequences of a batch, context) int32
+  std::vector<std::int32_t> batch_tokens_, batch_targets_;  // the same on the host
   std::unique_ptr<MetricsWriter> metrics_, evaluations_;
 
   // Since the last console line.

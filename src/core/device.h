@@ -20,8 +20,8 @@ class LibraryState {
   virtual ~LibraryState() = default;
 };
 
-enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt, tables };
-inline constexpr int kLibraryCount = 5;
+enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt, tables, block };
+inline constexpr int kLibraryCount = 6;
 
 // Whether this build can compute on a GPU. Guards calls of CUDA code with `if constexpr`, so that a build without CUDA
 // links without it.

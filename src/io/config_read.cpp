@@ -148,7 +148,7 @@ class Reader {
     for (const ConfigKey& key : config_keys())
       if (const auto found = values_.find(key.name); found != values_.end()) key.set(config, found->second.value);
     if (!values_.contains("model.tied")) config.model.tied = config.model.arch != "llama";
-    resolve_weights(config);
+    if (!config.weights.block.chosen() && config.run.device == "cuda") config.weights.block = default_block(true);
     if (config.model.layers == 0 || config.model.width == 0 || config.model.heads == 0 || config.model.context == 0)
       throw UserError(file +
                       ": the model has no shape; expected model.preset, or model.layers, model.width, "
@@ -271,15 +271,6 @@ class Reader {
       overrides.push_back(std::move(entry));
     }
     values_.insert_or_assign(name, Given{std::move(overrides), where.text});
-  }
-
-  // Where one mask or block serves all layers it is said: a run's configuration has what the run had.
-  static void resolve_weights(Config& config) {
-    WeightsConfig& weights = config.weights;
-    const bool one_method = std::all_of(weights.overrides.begin(), weights.overrides.end(),
-                                        [](const auto& entry) { return entry.method.empty(); });
-    if (weights.mask == "auto" && one_method) weights.mask = default_mask(weights.method);
-    if (!weights.block.chosen() && config.run.device == "cuda") weights.block = default_block(true);
   }
 
   static void make_absolute(ConfigValue& value, const fs::path& folder) {

@@ -1,5 +1,6 @@
 #include "sparsity/block_weight.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/hash.h"
@@ -7,6 +8,7 @@
 #include "kernels/block/block_pack.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
+#include "sparsity/random_operand.h"
 
 namespace filigree {
 
@@ -22,8 +24,9 @@ BlockWeight::BlockWeight(Device& device, const LinearSpec& spec)
                .dtype = spec.dtype,
                .decay = true},
               spec.mode) {
-  require_user(!device.is_cuda() || spec.dtype == DType::bf16,
-               spec.name + ": block-sparse products on a GPU are in bf16; set run.precision = \"bf16\"");
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) refusal_ = cuda::block_products_refuse(device, grid_, spec.dtype);
+  if (!refusal_.empty()) forward_backend_ = dx_backend_ = dw_backend_ = Backend::dense;
   const auto metadata = [&](DType dtype, Shape shape) {
     return device.memory().tensor(Purpose::metadata, dtype, shape);
   };
@@ -52,8 +55,8 @@ BlockMatrix BlockWeight::matrix_of(const Tensor& values) const {
 void BlockWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
   // The choice was made for a batch. A few rows, as in decoding, read the kept blocks and nothing else.
   constexpr std::int64_t kFewRows = 16;
-  const std::int64_t rows = x.count() / spec_.inputs;
-  forward_product(device, rows <= kFewRows ? Backend::sparse : forward_backend_, y, x, bias);
+  const bool few = !device.is_cuda() && x.count() / spec_.inputs <= kFewRows;
+  forward_product(device, few ? Backend::sparse : forward_backend_, y, x, bias);
 }
 
 void BlockWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
@@ -99,45 +102,27 @@ void BlockWeight::gradient_product(Device& device, Backend backend, const Tensor
   block_compress(device, gradient, dense, accumulate);
 }
 
-std::string BlockWeight::plan_key(const char* product, std::int64_t tokens) const {
+std::string BlockWeight::plan_key(const Device& device, const char* product, std::int64_t tokens) const {
   return std::string(product) + " " + std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " +
          std::to_string(blocks()) + " blocks of " + to_string(spec_.block) + " " + std::string(name_of(spec_.dtype)) +
-         " tokens " + std::to_string(tokens);
+         " tokens " + std::to_string(tokens) + (device.is_cuda() ? " cuda" : "");
 }
 
 void BlockWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
-  // On a GPU expanding goes by way of the host: there is nothing to choose from.
-  if (device.is_cuda()) return;
-  const std::string keys[] = {plan_key("forward", tokens), plan_key("dx", tokens), plan_key("dw", tokens)};
-  Memory& memory = device.memory();
-  // Operands of the timed products: random, for zeros flatter whatever they are timed with.
   const Random random(spec_.seed, RandomPurpose::benchmark, fnv1a32(spec_.name));
-  const auto filled = [&](Shape shape) {
-    OwnedTensor tensor = memory.tensor(Purpose::workspace, spec_.dtype, shape);
-    with_compute_type(spec_.dtype, [&]<typename T>() {
-      T* data = tensor.view().as<T>();
-      for (std::int64_t i = 0; i < shape.count(); ++i)
-        data[i] = T(random.uniform(static_cast<std::uint64_t>(i)) - 0.5f);
-    });
-    return tensor;
+  RandomOperand x(device, random, spec_.dtype, {tokens, spec_.inputs}),
+      y(device, random, spec_.dtype, {tokens, spec_.outputs});
+  const auto choose = [&](const char* product, const std::function<void(Backend)>& run) {
+    PlanCandidates candidates;
+    candidates.dense = [&] { run(Backend::dense); };
+    if (refusal_.empty()) candidates.sparse = [&] { run(Backend::sparse); };
+    return table.choose(device, plan_key(device, product, tokens), candidates);
   };
-  bool known = table.entries().contains(keys[0]);
-  if (spec_.mode == Mode::training)
-    known = known && table.entries().contains(keys[1]) && table.entries().contains(keys[2]);
-  const bool measure = table.timing() && !known;
-  const OwnedTensor x = measure ? filled({tokens, spec_.inputs}) : OwnedTensor();
-  const OwnedTensor y = measure ? filled({tokens, spec_.outputs}) : OwnedTensor();
-
-  forward_backend_ = table.choose(
-      keys[0], [&] { forward_product(device, Backend::sparse, y, x, {}); },
-      [&] { forward_product(device, Backend::dense, y, x, {}); });
+  forward_backend_ =
+      choose("forward", [&](Backend backend) { forward_product(device, backend, y.get(), x.get(), {}); });
   if (spec_.mode == Mode::inference) return;
-  dw_backend_ = table.choose(
-      keys[2], [&] { gradient_product(device, Backend::sparse, y, x, false); },
-      [&] { gradient_product(device, Backend::dense, y, x, false); });
-  dx_backend_ = table.choose(
-      keys[1], [&] { input_product(device, Backend::sparse, x, y); },
-      [&] { input_product(device, Backend::dense, x, y); });
+  dw_backend_ = choose("dw", [&](Backend backend) { gradient_product(device, backend, y.get(), x.get(), false); });
+  dx_backend_ = choose("dx", [&](Backend backend) { input_product(device, backend, x.get(), y.get()); });
 }
 
 std::vector<std::uint8_t> BlockWeight::choose_mask(Device& device, const Tensor& dense) const {
@@ -151,17 +136,10 @@ std::vector<std::uint8_t> BlockWeight::choose_mask(Device& device, const Tensor&
   return magnitude_block_mask(grid_, spec_.density, host.data());
 }
 
-void BlockWeight::set_mask(Device& device, const std::vector<std::uint8_t>& mask) {
+void BlockWeight::set_lists(Device& device, const std::vector<std::uint8_t>& mask) {
   const BlockLists lists = make_block_lists(grid_, mask);
-  mask_valid_ = lists.blocks() == blocks() && lists.most_in_row == kept_;
-  require(mask_valid_, spec_.name + ": a block row keeps another number of blocks than the density says");
-  std::vector<std::uint8_t> bits(mask_.view().bytes());
-  const std::int64_t columns = grid_.block_columns(), stride = mask_.view().shape[1];
-  for (std::int64_t row = 0; row < grid_.block_rows(); ++row)
-    for (std::int64_t column = 0; column < columns; ++column)
-      if (mask[static_cast<std::size_t>(row * columns + column)])
-        bits[static_cast<std::size_t>(row * stride + column / 8)] |= static_cast<std::uint8_t>(1u << (column % 8));
-  device.copy_from_host(mask_, bits.data());
+  require(lists.blocks() == blocks() && lists.most_in_row == kept_,
+          spec_.name + ": a block row keeps another number of blocks than the density says");
   device.copy_from_host(row_start_, lists.row_start.data());
   device.copy_from_host(row_entries_, lists.row_entries.data());
   device.copy_from_host(column_start_, lists.column_start.data());
@@ -169,8 +147,39 @@ void BlockWeight::set_mask(Device& device, const std::vector<std::uint8_t>& mask
   device.copy_from_host(gradient_tiles_, lists.gradient_tiles.data());
 }
 
+void BlockWeight::store_mask(Device& device, const std::vector<std::uint8_t>& mask) {
+  const std::int64_t columns = grid_.block_columns(), stride = mask_.view().shape[1];
+  std::vector<std::uint8_t> bits(mask_.view().bytes());
+  for (std::int64_t row = 0; row < grid_.block_rows(); ++row)
+    for (std::int64_t column = 0; column < columns; ++column)
+      if (mask[static_cast<std::size_t>(row * columns + column)])
+        bits[static_cast<std::size_t>(row * stride + column / 8)] |= static_cast<std::uint8_t>(1u << (column % 8));
+  device.copy_from_host(mask_, bits.data());
+}
+
+std::vector<std::uint8_t> BlockWeight::stored_mask(const Device& device) const {
+  const std::int64_t columns = grid_.block_columns(), stride = mask_.view().shape[1];
+  std::vector<std::uint8_t> bits(mask_.view().bytes()), mask(static_cast<std::size_t>(grid_.block_rows() * columns));
+  device.copy_to_host(bits.data(), mask_);
+  for (std::int64_t row = 0; row < grid_.block_rows(); ++row)
+    for (std::int64_t column = 0; column < columns; ++column)
+      mask[static_cast<std::size_t>(row * columns + column)] =
+          bits[static_cast<std::size_t>(row * stride + column / 8)] >> (column % 8) & 1;
+  return mask;
+}
+
+bool BlockWeight::mask_valid(const Device& device) const {
+  if (mask_.view().empty()) return true;  // a laid-out plan holds no mask to check
+  const std::vector<std::uint8_t> mask = stored_mask(device);
+  for (auto row = mask.begin(); row != mask.end(); row += grid_.block_columns())
+    if (std::count(row, row + grid_.block_columns(), 1) != kept_) return false;
+  return true;
+}
+
 void BlockWeight::initialize(Device& device, const Tensor& dense, bool trained) {
-  set_mask(device, choose_mask(device, dense));
+  const std::vector<std::uint8_t> mask = choose_mask(device, dense);
+  store_mask(device, mask);
+  set_lists(device, mask);
   block_compress(device, matrix_of(values_.master()), dense);
   if (spec_.scale_by_energy && !trained) {
     // Kept weights grow by 1 / sqrt(share of the energy that was kept), so that y keeps its variance.
@@ -200,29 +209,17 @@ void BlockWeight::save(CheckpointSink& sink) {
 void BlockWeight::load(Device& device, const CheckpointSource& source, bool with_optimizer) {
   load_parameter(device, source, values_, with_optimizer);
   const std::string name = spec_.name + ".weight.mask";
-  source.load(File::model, name, mask_);
-  std::vector<std::uint8_t> bits(mask_.view().bytes());
-  device.copy_to_host(bits.data(), mask_);
-  const std::int64_t columns = grid_.block_columns(), stride = mask_.view().shape[1];
-  std::vector<std::uint8_t> mask(static_cast<std::size_t>(grid_.block_rows() * columns));
-  for (std::int64_t row = 0; row < grid_.block_rows(); ++row) {
-    std::int64_t count = 0;
-    for (std::int64_t column = 0; column < columns; ++column) {
-      const bool kept = bits[static_cast<std::size_t>(row * stride + column / 8)] >> (column % 8) & 1;
-      mask[static_cast<std::size_t>(row * columns + column)] = kept;
-      count += kept;
-    }
-    require_user(count == kept_, name + ": block row " + std::to_string(row) + " keeps " + std::to_string(count) +
-                                     " blocks in place of " + std::to_string(kept_) +
-                                     "; the checkpoint is damaged or of another density");
-  }
-  set_mask(device, mask);
+  load_tensor(device, source, File::model, name, mask_);
+  require_user(mask_valid(device), name + ": a block row keeps another number of blocks than " + std::to_string(kept_) +
+                                       "; the checkpoint is damaged or of another density");
+  set_lists(device, stored_mask(device));
 }
 
-LayerDescription BlockWeight::describe() const {
+LayerDescription BlockWeight::describe(const Device& device) const {
   std::string backend = std::string("forward ") + name_of(forward_backend_);
   if (spec_.mode == Mode::training)
     backend += std::string(", dx ") + name_of(dx_backend_) + ", dw " + name_of(dw_backend_);
+  if (!refusal_.empty()) backend += " (" + refusal_ + ")";
   return {.name = spec_.name,
           .rows = spec_.outputs,
           .columns = spec_.inputs,
@@ -230,7 +227,7 @@ LayerDescription BlockWeight::describe() const {
           .pattern = to_string(spec_.block),
           .density = static_cast<double>(kept_) / static_cast<double>(grid_.block_columns()),
           .backend = backend,
-          .mask_valid = mask_valid_};
+          .mask_valid = mask_valid(device)};
 }
 
 std::int64_t BlockWeight::bytes() const {

@@ -13,7 +13,6 @@ namespace filigree {
 
 class BlockWeight final : public LinearWeight {
  public:
-  // On a GPU the spec's dtype must be bf16: UserError otherwise.
   BlockWeight(Device& device, const LinearSpec& spec);
 
   void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) override;
@@ -26,7 +25,7 @@ class BlockWeight final : public LinearWeight {
   void expand(Device& device, const Tensor& dense, Content content) override;
   void save(CheckpointSink& sink) override;
   void load(Device& device, const CheckpointSource& source, bool with_optimizer) override;
-  LayerDescription describe() const override;
+  LayerDescription describe(const Device& device) const override;
   std::int64_t bytes() const override;
 
   // Takes the kept blocks of a dense moment (N, K): a dense run going sparse.
@@ -39,20 +38,23 @@ class BlockWeight final : public LinearWeight {
   BlockMatrix matrix_of(const Tensor& values) const;
   std::int64_t blocks() const { return grid_.block_rows() * kept_; }
   std::vector<std::uint8_t> choose_mask(Device& device, const Tensor& dense) const;
-  // Stores the mask (block rows, block columns) and makes the lists.
-  void set_mask(Device& device, const std::vector<std::uint8_t>& mask);
+  // Masks here are (block rows, block columns), a byte a block.
+  void store_mask(Device& device, const std::vector<std::uint8_t>& mask);
+  std::vector<std::uint8_t> stored_mask(const Device& device) const;
+  void set_lists(Device& device, const std::vector<std::uint8_t>& mask);
+  bool mask_valid(const Device& device) const;
   void forward_product(Device& device, Backend backend, const Tensor& y, const Tensor& x, const Tensor& bias) const;
   void input_product(Device& device, Backend backend, const Tensor& dx, const Tensor& dy) const;
   void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
   Tensor dense_scratch(Device& device, DType dtype) const;
-  std::string plan_key(const char* product, std::int64_t tokens) const;
+  std::string plan_key(const Device& device, const char* product, std::int64_t tokens) const;
 
   BlockGrid grid_;
   std::int64_t kept_;  // blocks of each block row
   Parameter values_;   // (blocks, block.rows, block.columns)
   OwnedTensor mask_;
   OwnedTensor row_start_, row_entries_, column_start_, column_entries_, gradient_tiles_;  // as in DeviceBlockLists
-  bool mask_valid_ = true;  // each block row keeps kept_ blocks
+  std::string refusal_;  // why a GPU has no fast sparse kernel for this weight
   Backend forward_backend_ = Backend::sparse;
   Backend dx_backend_ = Backend::sparse;
   Backend dw_backend_ = Backend::sparse;

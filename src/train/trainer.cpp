@@ -10,6 +10,7 @@
 #include "eval/perplexity.h"
 #include "io/atomic_file.h"
 #include "io/config_toml.h"
+#include "io/model_layers.h"
 #include "io/model_presets.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -35,8 +36,7 @@ std::string describe_model(const Config& config) {
 }
 
 std::string describe_method(const Config& config) {
-  std::string text = config.weights.method;
-  if (text != "dense") text += " " + to_string(config.weights.pattern);
+  std::string text = describe_weights(config.weights);
   if (config.weights.start > 0.0)
     text += " from step " + std::to_string(phase_start(config.train, config.weights.start));
   if (config.adapters.rank > 0)
@@ -51,6 +51,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
   device_ = Device::named(config_.run.device, config_.run.threads);
   device_->set_deterministic(config_.run.deterministic);
+  choose_block();
   open_data();
   if (!folder_.is_new()) compare_with_saved();
   build_model();
@@ -72,6 +73,14 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   if (data_.tokenizer) data_.tokenizer->save(folder_.path() / kTokenizerFile);
   write_file_atomically(folder_.path() / "environment.json", environment_json(*device_));
   folder_.keep();
+}
+
+void Trainer::choose_block() {
+  BlockShape& block = config_.weights.block;
+  if (block.chosen()) return;
+  // A run keeps its blocks wherever it goes on.
+  block =
+      folder_.is_new() ? default_block(device_->is_cuda()) : read_config(folder_.path() / "config.toml").weights.block;
 }
 
 void Trainer::open_data() {
@@ -177,8 +186,7 @@ void Trainer::change_phase(std::int64_t step) {
     sparse_start_ = step;
     model_->start_sparse_phase(*device_);
     model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
-    console_.note("step " + std::to_string(step) + ": weights become " + config_.weights.method + " " +
-                  to_string(config_.weights.pattern));
+    console_.note("step " + std::to_string(step) + ": weights become " + describe_weights(config_.weights));
     changed = true;
   }
   // Adapters join sparse layers: in a dense phase they wait for its end.

@@ -37,6 +37,8 @@ class Trainer {
   const Device& device() const { return *device_; }
 
  private:
+  // weights.block, where it is left to the device.
+  void choose_block();
   void open_data();
   void compare_with_saved() const;
   void build_model();

@@ -1,7 +1,6 @@
 #include "kernels/block/block_pack.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "core/parallel.h"
 
@@ -16,7 +15,8 @@ void check(const BlockMatrix& matrix, const Tensor& dense) {
 
 template <typename T>
 void fill_zero(T* data, std::int64_t count) {
-  parallel_for(count, 4096, [&](std::int64_t begin, std::int64_t end) { std::fill(data + begin, data + end, T(0.0f)); });
+  parallel_for(count, 4096,
+               [&](std::int64_t begin, std::int64_t end) { std::fill(data + begin, data + end, T(0.0f)); });
 }
 
 // Calls body(n, k, index, width) for every row of every kept block: W[n, k .. k + width) is values[index ..].
@@ -65,55 +65,20 @@ void expand(const Tensor& dense, const BlockMatrix& in) {
   });
 }
 
-// A copy in the host's memory of what a GPU holds.
-class HostCopy {
- public:
-  HostCopy(const Device& device, const Tensor& from) : device_(device), from_(from), bytes_(from.bytes()) {
-    device.copy_to_host(bytes_.data(), from);
-  }
-  Tensor view() { return {bytes_.data(), from_.dtype, from_.shape}; }
-  void write_back() const { device_.copy_from_host(from_, bytes_.data()); }
-
- private:
-  const Device& device_;
-  Tensor from_;
-  std::vector<std::byte> bytes_;
-};
-
-// The matrix in the host's memory; only the lists by row are there.
-struct HostMatrix {
-  HostCopy values, row_start, row_entries;
-  BlockMatrix view;
-
-  HostMatrix(const Device& device, const BlockMatrix& matrix)
-      : values(device, matrix.values),
-        row_start(device, ints(matrix.lists.row_start, matrix.grid.block_rows() + 1)),
-        row_entries(device, ints(matrix.lists.row_entries, 2 * matrix.lists.blocks)),
-        view{values.view(), matrix.grid, {}} {
-    view.lists.blocks = matrix.lists.blocks;
-    view.lists.row_start = static_cast<const std::int32_t*>(row_start.view().data);
-    view.lists.row_entries = static_cast<const BlockEntry*>(row_entries.view().data);
-  }
-  static Tensor ints(const void* data, std::int64_t count) { return {const_cast<void*>(data), DType::i32, {count}}; }
-};
-
 }  // namespace
 
 void block_compress(Device& device, const BlockMatrix& out, const Tensor& dense, bool accumulate) {
   check(out, dense);
-  if (!device.is_cuda()) return compress(out, dense, accumulate);
-  HostMatrix host(device, out);
-  compress(host.view, HostCopy(device, dense).view(), accumulate);
-  host.values.write_back();
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::block_compress(device, out, dense, accumulate);
+  compress(out, dense, accumulate);
 }
 
 void block_expand(Device& device, const Tensor& dense, const BlockMatrix& in) {
   check(in, dense);
-  if (!device.is_cuda()) return expand(dense, in);
-  HostMatrix host(device, in);
-  HostCopy to(device, dense);
-  expand(to.view(), host.view);
-  to.write_back();
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::block_expand(device, dense, in);
+  expand(dense, in);
 }
 
 }  // namespace filigree

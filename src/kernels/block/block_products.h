@@ -14,6 +14,8 @@
 // block_dw_vectors.cpp. On a GPU block_matmul.h says it.
 #pragma once
 
+#include <string>
+
 #include "core/device.h"
 #include "kernels/block/block_format.h"
 #include "kernels/nm/nm_target.h"
@@ -59,7 +61,11 @@ void block_product_dx(Device& device, const BlockProductDxArgs& args, const NmTa
 void block_product_dw(Device& device, const BlockProductDwArgs& args, const NmTarget& target);
 }  // namespace cpu
 
-namespace cuda {  // called by the functions above
+namespace cuda {
+// Why a GPU has no fast kernels for a weight; "" when it has. Called once a weight, at set-up.
+std::string block_products_refuse(Device& device, const BlockGrid& grid, DType dtype);
+
+// Called by the functions above. bf16; any grid, at a hundredth of the speed where the kernels refuse.
 void block_product(Device& device, const BlockProductArgs& args);
 void block_product_dx(Device& device, const BlockProductDxArgs& args);
 void block_product_dw(Device& device, const BlockProductDwArgs& args);

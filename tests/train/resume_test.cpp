@@ -75,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
         Scenario{"fixed_columns", {"weights.column_mask=fixed", "run.precision=bf16"}},
         Scenario{"dense", {"weights.method=dense"}}, Scenario{"block", {"weights.method=block", "weights.block=8x8"}},
         Scenario{"block_bf16",
-                 {"weights.method=block", "run.precision=bf16", "weights.density=0.25", "adapters.rank=4",
-                  "adapters.start=0.5"}},
+                 {"weights.method=block", "weights.block=16x16", "run.precision=bf16", "weights.density=0.25",
+                  "adapters.rank=4", "adapters.start=0.5"}},
         Scenario{"block_dense_first",
                  {"weights.method=block", "weights.block=16x8", "weights.start=0.5", "weights.mask=magnitude"}},
         Scenario{"llama", {"model.arch=llama", "model.kv_heads=1", "weights.pattern=2:8"}}),
@@ -139,6 +139,7 @@ TEST(Resume, ChosenBlocksArePartOfTheRun) {
   std::string said;
   EXPECT_EQ(train_tiny(open, run, true, &said), TrainOutcome::already_finished);
   EXPECT_EQ(read_config(run / "config.toml").weights.block, (BlockShape{8, 16}));
+  if (std::string(FILIGREE_TEST_DEVICE) != "cpu") return;  // a GPU's blocks are larger than these layers
   train_tiny(open, folder.path() / "new");
   EXPECT_EQ(read_config(folder.path() / "new" / "config.toml").weights.block, default_block(false));
 }

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "report/format.h"
+
 namespace filigree {
 namespace {
 
@@ -54,6 +56,12 @@ std::int64_t ModelSummary::dense_bytes() const {
   return sum;
 }
 
+std::string workspace_note(const ModelSummary& summary) {
+  return "On top comes the workspace that all layers share: " +
+         (summary.workspace_bytes > 0 ? format_bytes(static_cast<double>(summary.workspace_bytes)) + " so far."
+                                      : "its size is known after a run's first step.");
+}
+
 std::string to_json(const ModelSummary& summary) {
   ordered_json layers = ordered_json::array();
   for (const LayerSummary& layer : summary.layers) {
@@ -69,6 +77,7 @@ std::string to_json(const ModelSummary& summary) {
   for (const MemorySummary& row : summary.memory)
     memory[row.purpose] = {{"bytes", row.bytes}, {"dense_bytes", row.dense_bytes}};
   memory["sparse_layers_ratio"] = summary.sparse_layers_ratio;
+  if (summary.workspace_bytes > 0) memory["workspace_bytes"] = summary.workspace_bytes;
   const ordered_json object = {{"parameters", {{"dense", summary.dense_parameters}, {"kept", summary.kept_parameters}}},
                                {"layers", layers},
                                {"memory", memory}};
@@ -103,6 +112,7 @@ ModelSummary parse_model_summary(const std::string& text) try {
       }
     }
     summary.sparse_layers_ratio = object.at("memory").value("sparse_layers_ratio", 1.0);
+    summary.workspace_bytes = object.at("memory").value("workspace_bytes", std::int64_t{0});
   }
   return summary;
 } catch (const json::exception& error) {

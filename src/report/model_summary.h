@@ -33,13 +33,21 @@ struct ModelSummary {
   std::vector<LayerSummary> layers;
   std::vector<MemorySummary> memory;
   double sparse_layers_ratio = 1.0;  // bytes of the sparse layers alone / bytes of the same layers dense
+  // Scratch memory that all layers share, not part of `memory`: it belongs to no layer and has no dense counterpart. 0
+  // where it is not known, which is before a first step.
+  std::int64_t workspace_bytes = 0;
 
   std::int64_t bytes() const;
   std::int64_t dense_bytes() const;
 };
 
+// What every memory table says of the workspace, one sentence.
+std::string workspace_note(const ModelSummary& summary);
+
 // {"parameters": {"dense", "kept"}, "layers": [{"name", "rows", "columns", "method", "pattern", "density", "backend"}],
-//  "memory": {PURPOSE: {"bytes", "dense_bytes"}, ..., "sparse_layers_ratio"}}; indented, keys in this order.
+//  "memory": {PURPOSE: {"bytes", "dense_bytes"}, ..., "sparse_layers_ratio", "workspace_bytes"}}; indented, keys in
+//  this
+// order. workspace_bytes is there only where it is known.
 std::string to_json(const ModelSummary& summary);
 // Reads the above; unknown keys are ignored, missing ones keep their default. Throws Error when it is not such an
 // object.

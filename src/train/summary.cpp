@@ -49,7 +49,8 @@ struct Plan {
 void fill_memory(ModelSummary& summary, const Memory& held, const Plan& dense) {
   for (int index = 0; index < kPurposeCount; ++index) {
     const auto purpose = static_cast<Purpose>(index);
-    // Shared workspace grows while a run goes and does not belong to the model; neither does the data.
+    // The shared workspace grows until all shapes have been seen and belongs to no layer: whoever knows its size sets
+    // workspace_bytes. Data is one batch of ids.
     if (purpose == Purpose::workspace || purpose == Purpose::data) continue;
     const std::int64_t bytes = held.bytes(purpose), dense_bytes = dense.device->memory().bytes(purpose);
     if (bytes > 0 || dense_bytes > 0)

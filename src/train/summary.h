@@ -7,7 +7,8 @@
 namespace filigree {
 
 // A description of a model that is built: its layers and what `device` holds for it, beside the same model dense (laid
-// out, not allocated). `activations`: of this many sequences at once; 0 leaves them out of both columns.
+// out, not allocated). Activations of this many sequences at once; 0 leaves them out of both columns. workspace_bytes
+// stays 0: the caller knows whether a step was made.
 ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch);
 
 // The same for a configuration, laid out without allocating: the bytes are those that a run would hold from its first

@@ -46,6 +46,7 @@ void print(const ModelSummary& summary, const Config& config, const std::string&
                    : fmt::format("{:.3f}", static_cast<double>(row.bytes) / static_cast<double>(row.dense_bytes)));
   fmt::print("{:<14} {:>14} {:>14} {:>7.3f}\n", "all", summary.bytes(), summary.dense_bytes(),
              static_cast<double>(summary.bytes()) / static_cast<double>(summary.dense_bytes()));
+  if (summary.dense_steps > 0) fmt::print("{}\n", dense_phase_note(summary));
   fmt::print("{}\n", workspace_note(summary));
   fmt::print("sparse layers alone, adapters apart: {:.4f} of dense\n", summary.sparse_layers_ratio);
   if (!checks.empty()) fmt::print("{}\n", checks);

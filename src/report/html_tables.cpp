@@ -232,7 +232,7 @@ std::string memory_tables(const std::vector<RunData>& runs) {
       if (row.bytes != 0 || row.dense_bytes != 0) add(row.purpose, row.bytes, row.dense_bytes);
     add("total", run.summary->bytes(), run.summary->dense_bytes());
     html += "<div>" + table_html("Memory of " + run.name, {"Purpose", "This run", "If dense", "Ratio"}, rows, 1) +
-            "<p class=\"note\">" + workspace_note(*run.summary) + "</p></div>\n";
+            "<p class=\"note\">" + workspace_note(*run.summary) + " " + dense_phase_note(*run.summary) + "</p></div>\n";
   }
   if (html.empty()) return "";
   return "<details><summary>Memory in numbers</summary>\n<div class=\"columns\">" + html + "</div></details>\n";

@@ -1,5 +1,7 @@
 #include "train/summary.h"
 
+#include "optim/schedule.h"
+
 namespace filigree {
 namespace {
 
@@ -29,6 +31,12 @@ std::int64_t parameters_of(const Transformer& model) {
   std::int64_t count = 0;
   for (const Parameter* parameter : model.parameters()) count += parameter->count();
   return count;
+}
+
+bool has_sparse_layers(const Transformer& model) {
+  for (const Linear* linear : model.linears())
+    if (linear->weight().spec().method != "dense") return true;
+  return false;
 }
 
 // Lays the model and its activations out on a planning device.
@@ -77,6 +85,8 @@ ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std:
   summary.dense_parameters = parameters_of(dense.model);
   fill_memory(summary, device.memory(), dense);
   summary.sparse_layers_ratio = sparse_layers_ratio(model);
+  if (mode == Mode::training && has_sparse_layers(model))
+    summary.dense_steps = phase_start(model.config().train, model.config().weights.start);
   return summary;
 }
 

@@ -12,7 +12,7 @@ namespace filigree {
 ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch);
 
 // The same for a configuration, laid out without allocating: the bytes are those that a run would hold from its first
-// step on, or, with adapters, from their insertion on.
+// step on, or, with weights.start, from its sparse phase on, or, with adapters, from their insertion on.
 ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activation_batch);
 
 // Bytes of the sparse layers' weights, masks, gradients and optimizer state, over those of the same layers dense;

@@ -95,6 +95,10 @@ TEST_F(Program, InspectsConfigurationsOfEverySize) {
     const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
     EXPECT_EQ(ended.code, 0) << name << ended.err;
   }
+  const auto phases =
+      program({"inspect", "configs/tiny-slope.toml", "--set", "model.vocab=257", "--set", "weights.start=0.25"});
+  EXPECT_NE(phases.out.find("in the first 5 steps, every layer is dense"), std::string::npos)
+      << phases.out << phases.err;
   const auto large = program({"inspect", "configs/gpt2-124m-slope.toml", "--set", "model.preset=opt-66b", "--json"});
   ASSERT_EQ(large.code, 0) << large.err;
   EXPECT_GT(nlohmann::json::parse(large.out).at("parameters").at("dense").get<double>(), 6e10);

@@ -167,6 +167,17 @@ TEST(ModelSummary, WorkspaceIsSaidWhereItIsKnown) {
   EXPECT_EQ(summary.bytes(), small_summary().bytes());  // beside the table, not in it
 }
 
+TEST(ModelSummary, ADensePhaseBeforeIsSaid) {
+  ModelSummary summary = small_summary();
+  EXPECT_EQ(dense_phase_note(summary), "");
+  EXPECT_THAT(to_json(summary), Not(HasSubstr("dense_phase")));
+  summary.dense_steps = 1500;
+  EXPECT_EQ(parse_model_summary(to_json(summary)).dense_steps, 1500);
+  EXPECT_EQ(dense_phase_note(summary),
+            "This is the sparse phase. Before it, in the first 1,500 steps, every layer is dense and the total is "
+            "500 MiB: the run's peak.");
+}
+
 TEST(ModelSummary, WrongJsonIsAnError) {
   EXPECT_THROW(parse_model_summary("{"), Error);
   EXPECT_THROW(parse_model_summary("{\"layers\":[{\"rows\":1}]}"), Error);

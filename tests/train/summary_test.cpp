@@ -51,6 +51,31 @@ TEST(Summary, PlanEqualsWhatIsAllocated) {
         }
 }
 
+// The dense column is what the run holds in its dense phase, purpose by purpose.
+TEST(Summary, ADensePhaseHoldsTheDenseColumn) {
+  for (const char* arch : {"gpt2", "llama"}) {
+    Config config = config_of(arch, "slope", DType::bf16);
+    config.train.steps = 1000;
+    config.weights.start = 0.25;
+    config.adapters.rank = 8;
+    const auto device = Device::cpu();
+    const Transformer model(*device, config, Mode::training, true);
+    const Activations activations(*device, config.model, DType::bf16, 2, 16, Recompute::none);
+    const ModelSummary plan = plan_summary(config, Mode::training, 2);
+    EXPECT_EQ(plan.dense_steps, 250);
+    EXPECT_GT(plan.dense_bytes(), plan.bytes());
+    for (const MemorySummary& row : plan.memory)
+      for (int purpose = 0; purpose < kPurposeCount; ++purpose)
+        if (row.purpose == name_of(static_cast<Purpose>(purpose)))
+          EXPECT_EQ(row.dense_bytes, device->memory().bytes(static_cast<Purpose>(purpose))) << arch << row.purpose;
+    EXPECT_EQ(summarize(*device, model, Mode::training, 2).dense_steps, 0);  // it is in it
+    EXPECT_EQ(plan_summary(config, Mode::inference, 0).dense_steps, 0);
+    config.weights.method = "dense";
+    config.adapters.rank = 0;
+    EXPECT_EQ(plan_summary(config, Mode::training, 2).dense_steps, 0);
+  }
+}
+
 TEST(Summary, SparseLayersTakeAtMostTheirShare) {
   const ModelSummary summary = plan_summary(config_of("gpt2", "slope", DType::bf16), Mode::training, 0);
   EXPECT_LE(summary.sparse_layers_ratio, 0.62);

@@ -54,12 +54,12 @@ void print(const ModelSummary& summary, const Config& config, const std::string&
 
 // Every group of every mask in a checkpoint. Loading has refused a mask that does not fit its pattern, so what is left
 // to say is how much was looked at.
-std::string check_masks(const Transformer& model) {
+std::string check_masks(const Device& device, const Transformer& model) {
   std::int64_t layers = 0, groups = 0;
   for (const Linear* linear : model.linears()) {
     const LinearSpec& spec = linear->weight().spec();
     if (spec.method == "dense") continue;
-    require(linear->weight().describe().mask_valid,
+    require(linear->weight().describe(device).mask_valid,
             spec.name + ": a group keeps another number of entries than its pattern");
     ++layers;
     groups += spec.outputs * spec.inputs / spec.pattern.of;
@@ -82,7 +82,7 @@ void run(const Options& options) {
     const auto device = Device::cpu();
     const LoadedModel loaded = load_model(*device, options.path, options.overrides);
     config = loaded.config;
-    checks = check_masks(*loaded.model);
+    checks = check_masks(*device, *loaded.model);
   }
   const ModelSummary summary = plan_summary(config, mode, activation_batch(config, mode));
   if (options.json)

@@ -49,6 +49,8 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
   for (const Candidate& candidate : candidates) candidate.weight->initialize(device, matrix, false);
   PlanTable plans(true);
   planned.plan(device, plans, tokens);  // with its values in place: an empty mask would be no work at all
+  PlanTable untimed(false);
+  sparse.plan(device, untimed, tokens);  // sparse wherever there is a sparse kernel
 
   std::vector<ResultRow> rows;
   const auto measure = [&](const char* metric, const std::function<void(LinearWeight&)>& product) {

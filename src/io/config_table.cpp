@@ -165,7 +165,9 @@ std::vector<ConfigKey> make_keys() {
              kMaxWidth));
   add(ranged(key<&Config::model, &ModelConfig::ffn>("model.ffn", "hidden width of the MLP; 0: from the width"), 0,
              kMaxRows));
-  add(ranged(key<&Config::model, &ModelConfig::vocab>("model.vocab", "token ids; 0: the tokenizer's"), 0, kMaxRows));
+  add(ranged(
+      key<&Config::model, &ModelConfig::vocab>("model.vocab", "token ids; 0: the tokenizer's number, rounded up"), 0,
+      kMaxRows));
   add(ranged(key<&Config::model, &ModelConfig::context>("model.context", "tokens of a sequence"), 1, kMaxRows));
   add(positive(
       key<&Config::model, &ModelConfig::norm_epsilon>("model.norm_epsilon", "added to the variance in norms")));

@@ -98,4 +98,8 @@ std::int64_t parameter_count(const ModelConfig& model) {
   return model.layers * block + norm + positions + embedding * (model.tied ? 1 : 2);
 }
 
+std::int64_t padded_vocab(std::int64_t entries) {
+  return entries < 1024 ? entries : (entries + 63) / 64 * 64;
+}
+
 }  // namespace filigree

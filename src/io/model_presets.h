@@ -21,4 +21,9 @@ void resolve_shape(ModelConfig& model);
 // gpt2 and opt has `context` rows (the published OPT checkpoints have two more that are never used).
 std::int64_t parameter_count(const ModelConfig& model);
 
+// Rows that a model's embedding and head have for a tokenizer of `entries`: rounded up to a multiple of 64 from 1024
+// entries on, because rows of logits of an odd length make slow products. The added ids occur in no text, and
+// generation never chooses them.
+std::int64_t padded_vocab(std::int64_t entries);
+
 }  // namespace filigree

@@ -19,12 +19,16 @@ namespace {
 // Logits of this many bytes exist at once: large enough that the head's products run at full speed (on a GPU each chunk
 // reads and writes the head's whole gradient), small beside the activations of any batch worth training.
 constexpr std::int64_t kLogitBytes = std::int64_t{192} << 20;
-constexpr std::int64_t kGpuLogitBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kGpuLogitBytes = std::int64_t{512} << 20;
 
+// Tokens whose logits exist at once: chunks of nearly equal size, in whole tiles of the products.
 std::int64_t logit_chunk(const Device& device, std::int64_t tokens, std::int64_t vocab, DType dtype) {
   const std::int64_t bytes = device.is_cuda() ? kGpuLogitBytes : kLogitBytes;
-  const std::int64_t fitting = bytes / (vocab * static_cast<std::int64_t>(size_of(dtype)));
-  return std::clamp(fitting / 64 * 64, std::int64_t{64}, std::max<std::int64_t>(tokens, 64));
+  const std::int64_t tile = device.is_cuda() ? 256 : 64;
+  const std::int64_t fitting =
+      std::max(bytes / (vocab * static_cast<std::int64_t>(size_of(dtype))) / tile * tile, tile);
+  const std::int64_t chunks = (tokens + fitting - 1) / fitting;
+  return std::max(((tokens + chunks - 1) / chunks + tile - 1) / tile * tile, tile);
 }
 
 // Numbers are drawn on the host, so that a run starts from the same values on every device.
@@ -381,7 +385,7 @@ void Transformer::load_initial(Device& device, const CheckpointSource& source, c
     }
     const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, {spec.outputs, spec.inputs});
     if (source_dense)
-      source.load(CheckpointSink::File::model, spec.name + ".weight", dense);
+      load_tensor(device, source, CheckpointSink::File::model, spec.name + ".weight", dense);
     else
       load_expanded(device, source, from, spec, from_adapters, dense);
     weight.initialize(device, dense, true);

@@ -53,7 +53,7 @@ void DenseWeight::load(Device& device, const CheckpointSource& source, bool with
   if (owned_) load_parameter(device, source, *owned_, with_optimizer);
 }
 
-LayerDescription DenseWeight::describe() const {
+LayerDescription DenseWeight::describe(const Device&) const {
   return {.name = spec_.name,
           .rows = spec_.outputs,
           .columns = spec_.inputs,

@@ -21,7 +21,7 @@ class DenseWeight final : public LinearWeight {
   void expand(Device& device, const Tensor& dense, Content content) override;
   void save(CheckpointSink& sink) override;
   void load(Device& device, const CheckpointSource& source, bool with_optimizer) override;
-  LayerDescription describe() const override;
+  LayerDescription describe(const Device& device) const override;
   std::int64_t bytes() const override;
 
  private:

@@ -15,16 +15,24 @@ void save_parameter(CheckpointSink& sink, const Parameter& parameter) {
   sink.put(File::optimizer, parameter.name() + ".v", parameter.v());
 }
 
+void load_tensor(Device& device, const CheckpointSource& source, File file, const std::string& name,
+                 const Tensor& out) {
+  if (!device.is_cuda()) return source.load(file, name, out);
+  std::vector<std::byte> staged(out.bytes());
+  source.load(file, name, {staged.data(), out.dtype, out.shape});
+  device.copy_from_host(out, staged.data());
+}
+
 void load_parameter(Device& device, const CheckpointSource& source, Parameter& parameter, bool with_optimizer) {
   const bool optimizer = with_optimizer && parameter.trainable();
   if (optimizer && parameter.has_master())
-    source.load(File::optimizer, parameter.name() + ".master", parameter.master());
+    load_tensor(device, source, File::optimizer, parameter.name() + ".master", parameter.master());
   else
-    source.load(File::model, parameter.name(), parameter.master());
+    load_tensor(device, source, File::model, parameter.name(), parameter.master());
   parameter.round_master(device);
   if (!optimizer) return;
-  source.load(File::optimizer, parameter.name() + ".m", parameter.m());
-  source.load(File::optimizer, parameter.name() + ".v", parameter.v());
+  load_tensor(device, source, File::optimizer, parameter.name() + ".m", parameter.m());
+  load_tensor(device, source, File::optimizer, parameter.name() + ".v", parameter.v());
 }
 
 std::unique_ptr<LinearWeight> make_linear_weight(Device& device, const LinearSpec& spec) {

@@ -21,7 +21,8 @@
 
 namespace filigree {
 
-// Arrays of a checkpoint. A source throws UserError when an array is missing or has another shape.
+// Arrays of a checkpoint. A sink takes tensors of the device that it was made for; a source fills host memory and
+// throws UserError when an array is missing or has another shape.
 class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;
@@ -35,6 +36,10 @@ class CheckpointSource {
   // Copies the stored array into `out`, whose shape the model expects, rounding where `out` has fewer bits.
   virtual void load(CheckpointSink::File file, const std::string& name, const Tensor& out) const = 0;
 };
+
+// Loads an array to where `out` lies.
+void load_tensor(Device& device, const CheckpointSource& source, CheckpointSink::File file, const std::string& name,
+                 const Tensor& out);
 
 // Values go to the model file; master and moments, where they exist, to the optimizer file. Loading without the
 // optimizer file (inference, `model.init`) takes the master from the values.
@@ -100,7 +105,7 @@ class LinearWeight {
   virtual void save(CheckpointSink& sink) = 0;
   virtual void load(Device& device, const CheckpointSource& source, bool with_optimizer) = 0;
 
-  virtual LayerDescription describe() const = 0;
+  virtual LayerDescription describe(const Device& device) const = 0;
   // Bytes of values, masks, gradient, master, moments and derived copies, as allocated.
   virtual std::int64_t bytes() const = 0;
   std::int64_t dense_bytes() const {

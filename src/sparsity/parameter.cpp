@@ -6,7 +6,9 @@ namespace filigree {
 
 Parameter::Parameter(Device& device, const ParameterOptions& options, Mode mode) : options_(options) {
   Memory& memory = device.memory();
-  values_ = memory.tensor(Purpose::weights, options.dtype, options.shape);
+  const std::size_t value_bytes = static_cast<std::size_t>(options.shape.count()) * size_of(options.dtype);
+  values_ = OwnedTensor(memory.allocate(Purpose::weights, value_bytes + static_cast<std::size_t>(options.room)),
+                        options.dtype, options.shape);
   if (mode == Mode::inference) return;
   gradient_ = memory.tensor(Purpose::gradients, DType::f32, options.shape);
   if (options.dtype != DType::f32) master_ = memory.tensor(Purpose::masters, DType::f32, options.shape);
@@ -24,7 +26,7 @@ void Parameter::assign(Device& device, const Tensor& source) {
 }
 
 std::int64_t Parameter::bytes() const {
-  std::int64_t sum = 0;
+  std::int64_t sum = options_.room;
   for (const OwnedTensor* tensor : {&values_, &gradient_, &master_, &m_, &v_})
     if (!tensor->empty()) sum += static_cast<std::int64_t>(tensor->view().bytes());
   return sum;

@@ -20,6 +20,7 @@ struct ParameterOptions {
   DType dtype = DType::f32;  // of the values; bf16 values get an fp32 master
   bool decay = false;        // weight decay applies: matrices yes; biases, norms no
   bool adapter = false;      // low-rank adapters have a step counter and a learning rate of their own
+  std::int64_t room = 0;     // bytes behind the values, in the same block of memory, for what a kernel reads with them
 };
 
 class Parameter {

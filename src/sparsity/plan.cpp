@@ -1,22 +1,29 @@
 #include "sparsity/plan.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <limits>
 
 namespace filigree {
 namespace {
 
-// The fastest of a few runs after one warm-up: start-up must not take long, and noise only ever adds time.
-double fastest_ms(const std::function<void()>& run) {
+constexpr const char* kAlgorithm = ", algorithm ";
+
+// The fastest of a few runs after one warm-up: start-up must not take long, and noise only ever adds time. On a GPU
+// several in a row are timed as one, or the way there and back would count as much as a short product.
+double fastest_ms(const Device& device, const std::function<void()>& run) {
+  const int row = device.is_cuda() ? 10 : 1;
   run();
+  device.synchronize();
   double best = std::numeric_limits<double>::infinity();
   double total = 0.0;
   for (int repeat = 0; repeat < 5 && total < 300.0; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
-    run();
+    for (int i = 0; i < row; ++i) run();
+    device.synchronize();
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    best = std::min(best, ms);
+    best = std::min(best, ms / row);
     total += ms;
   }
   return best;
@@ -24,16 +31,37 @@ double fastest_ms(const std::function<void()>& run) {
 
 }  // namespace
 
-Backend PlanTable::choose(const std::string& key, const std::function<void()>& sparse,
-                          const std::function<void()>& dense) {
-  if (const auto found = entries_.find(key); found != entries_.end()) return found->second.backend;
+std::string to_text(const PlanEntry& entry) {
+  std::string text = name_of(entry.backend);
+  if (entry.backend == Backend::sparse && entry.algorithm >= 0) text += kAlgorithm + std::to_string(entry.algorithm);
+  return text;
+}
+
+std::optional<PlanEntry> plan_entry_of(const std::string& text) {
+  if (text == name_of(Backend::dense)) return PlanEntry{.backend = Backend::dense};
+  if (text == name_of(Backend::sparse)) return PlanEntry{};
+  const std::string prefix = std::string(name_of(Backend::sparse)) + kAlgorithm;
+  if (!text.starts_with(prefix)) return std::nullopt;
   PlanEntry entry;
-  if (timing_) {
-    entry.sparse_ms = fastest_ms(sparse);
-    entry.dense_ms = fastest_ms(dense);
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + prefix.size(), end, entry.algorithm);
+  if (error != std::errc() || stop != end || entry.algorithm < 0) return std::nullopt;
+  return entry;
+}
+
+Backend PlanTable::choose(const Device& device, const std::string& key, const PlanCandidates& candidates) {
+  const bool has_sparse = static_cast<bool>(candidates.sparse);
+  if (const auto found = entries_.find(key);
+      found != entries_.end() && (has_sparse || found->second.backend == Backend::dense))
+    return found->second.backend;
+  PlanEntry entry{.backend = has_sparse ? Backend::sparse : Backend::dense};
+  if (timing_ && has_sparse) {
+    entry.sparse_ms = fastest_ms(device, candidates.sparse);
+    entry.dense_ms = fastest_ms(device, candidates.dense);
     entry.backend = entry.sparse_ms <= entry.dense_ms ? Backend::sparse : Backend::dense;
   }
-  entries_.emplace(key, entry);
+  if (entry.backend == Backend::sparse) entry.algorithm = candidates.algorithm;
+  entries_.insert_or_assign(key, entry);
   return entry.backend;
 }
 

@@ -5,8 +5,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "core/device.h"
 
 namespace filigree {
 
@@ -20,15 +23,27 @@ struct PlanEntry {
   Backend backend = Backend::sparse;
   double sparse_ms = 0.0;  // 0: not timed
   double dense_ms = 0.0;
+  int algorithm = -1;  // of the library behind the sparse kernel, where it has several: it decides the order of sums
+};
+// As in checkpoints: "dense-after-unpack", "sparse", "sparse, algorithm 17"; and back, nothing when it is none of them.
+std::string to_text(const PlanEntry& entry);
+std::optional<PlanEntry> plan_entry_of(const std::string& text);
+
+// The kernels that can serve a product here, each computing it into the same place. dense is always there.
+struct PlanCandidates {
+  std::function<void()> sparse;  // null: there is none
+  std::function<void()> dense;
+  int algorithm = -1;  // kept with the choice of `sparse`
 };
 
 class PlanTable {
  public:
-  // timing = false: every new product takes the sparse kernel (the fixed rule).
+  // timing = false: every new product takes the sparse kernel where there is one (the fixed rule).
   explicit PlanTable(bool timing) : timing_(timing) {}
 
-  // The entry of `key`, timed now if it is new. The candidates must compute the same product into the same place.
-  Backend choose(const std::string& key, const std::function<void()>& sparse, const std::function<void()>& dense);
+  // The entry of `key`, made now if it is new, or if what it names is not there any more; timed where there is a
+  // choice.
+  Backend choose(const Device& device, const std::string& key, const PlanCandidates& candidates);
 
   bool timing() const { return timing_; }
   const std::map<std::string, PlanEntry>& entries() const { return entries_; }

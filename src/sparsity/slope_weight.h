@@ -8,9 +8,16 @@
 // The compressed values are the parameter, and the bit mask of W^R is the only record of the row mask: there is no
 // dense copy, no byte mask, no dense gradient. (W^{R,C})ᵀ, values and mask, is derived from W^R by refresh(), bit for
 // bit a function of W^R's values (and of the mask chosen first, when the column mask is fixed).
+//
+// On a GPU the first two products are sparse where cuSPARSELt serves the matrix (2:4 in bf16) and plan() has seen the
+// number of tokens; both matrices then carry the library's metadata behind their values. All other products are dense
+// ones, after unpacking into shared workspace or, for the gradient, before packing, band by band.
 #pragma once
 
-#include "kernels/nm/nm_format.h"
+#include <functional>
+#include <optional>
+
+#include "kernels/nm/nm_matmul.h"
 #include "sparsity/linear_weight.h"
 
 namespace filigree {
@@ -30,7 +37,7 @@ class SlopeWeight final : public LinearWeight {
   void expand(Device& device, const Tensor& dense, Content content) override;
   void save(CheckpointSink& sink) override;
   void load(Device& device, const CheckpointSource& source, bool with_optimizer) override;
-  LayerDescription describe() const override;
+  LayerDescription describe(const Device& device) const override;
   std::int64_t bytes() const override;
 
   // Compresses a dense moment (N, K) with the mask: a dense run going sparse.
@@ -40,16 +47,25 @@ class SlopeWeight final : public LinearWeight {
   NmMatrix column_pruned() const;  // (W^{R,C})ᵀ (K, N); training only
 
  private:
-  void forward_product(Device& device, Backend backend, const Tensor& y, const Tensor& x, const Tensor& bias) const;
-  void input_product(Device& device, Backend backend, const Tensor& dx, const Tensor& dy) const;
+  // y = x Wᵀ for either matrix. The sparse kernel gives way to the dense product where it cannot serve.
+  void multiply(Device& device, Backend backend, const NmMatmulArgs& args) const;
   void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
-  std::string plan_key(const char* product, std::int64_t tokens) const;
+  std::string plan_key(const Device& device, const char* product, std::int64_t tokens) const;
+  // Readies the sparse kernel of y = x Wᵀ for these tokens, on a GPU by the library's plans, also with a bias. Its
+  // algorithm; -1 where there is but one; nothing when no sparse kernel serves: then refusal_ says why.
+  std::optional<int> ready(Device& device, const PlanTable& table, const std::string& key, const NmMatrix& weight,
+                           std::int64_t tokens, bool bias, const std::function<NmMatmulArgs()>& product);
+  // Renews the metadata of a matrix that has some.
+  void pack(Device& device, const NmMatrix& matrix) const;
+  bool mask_valid(const Device& device) const;
 
-  Parameter values_;             // (N, K·keep/of)
-  OwnedTensor mask_;             // (N, mask_bytes(K))
-  OwnedTensor backward_values_;  // (K, N·keep/of)
-  OwnedTensor backward_mask_;    // (K, mask_bytes(N))
-  bool columns_chosen_ = false;  // with a fixed column mask: chosen once
+  std::string refusal_;             // why a GPU's sparse kernels do not serve this weight
+  Parameter values_;                // (N, K·keep/of)
+  OwnedTensor mask_;                // (N, mask_bytes(K))
+  std::int64_t backward_room_ = 0;  // bytes behind the following, for metadata
+  OwnedTensor backward_values_;     // (K, N·keep/of)
+  OwnedTensor backward_mask_;       // (K, mask_bytes(N))
+  bool columns_chosen_ = false;     // with a fixed column mask: chosen once
   Backend forward_backend_ = Backend::sparse;
   Backend dx_backend_ = Backend::sparse;
   Backend dw_backend_ = Backend::sparse;

@@ -31,16 +31,25 @@ class Declare final : public CheckpointSink {
   SafetensorsWriter* writers_[2];
 };
 
-// Second pass: the bytes.
+// Second pass: the bytes, from a GPU by way of host memory.
 class Write final : public CheckpointSink {
  public:
-  Write(SafetensorsWriter& model, SafetensorsWriter& optimizer) : writers_{&model, &optimizer} {}
+  Write(const Device& device, SafetensorsWriter& model, SafetensorsWriter& optimizer)
+      : device_(device), writers_{&model, &optimizer} {}
   void put(File file, const std::string& name, const Tensor& tensor) override {
-    writers_[static_cast<std::size_t>(file)]->write(name, tensor);
+    Tensor host = tensor;
+    if (device_.is_cuda()) {
+      staged_.resize(tensor.bytes());
+      host.data = staged_.data();
+      device_.copy_to_host(host.data, tensor);
+    }
+    writers_[static_cast<std::size_t>(file)]->write(name, host);
   }
 
  private:
+  const Device& device_;
   SafetensorsWriter* writers_[2];
+  std::vector<std::byte> staged_;
 };
 
 struct Seal {
@@ -115,15 +124,15 @@ void remove_old_checkpoints(const fs::path& run, std::int64_t keep) {
   for (auto old = all.begin(); old != all.end() - keep; ++old) fs::remove_all(*old);
 }
 
-void write_checkpoint(const fs::path& folder, const Transformer& model, const CheckpointState& state,
-                      const std::string& config_toml, const std::string& tokenizer) {
+void write_checkpoint(const fs::path& folder, const Device& device, const Transformer& model,
+                      const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer) {
   fs::create_directories(folder.parent_path());
   AtomicFolder target(folder);
   {
     SafetensorsWriter values(target.temporary() / kFiles[0]), optimizer(target.temporary() / kFiles[1]);
     Declare declare(values, optimizer);
     model.save(declare);
-    Write write(values, optimizer);
+    Write write(device, values, optimizer);
     model.save(write);
     values.finish();
     optimizer.finish();

@@ -29,7 +29,7 @@ struct CheckpointState {
   std::int64_t sparse_start = 0;   // the steps at which the phases began or will begin: train.steps may change on a
   std::int64_t adapter_start = 0;  // resume, the past may not
   int threads = 0;                 // sums may depend on the thread count
-  std::map<std::string, std::string> backends;  // of each planned product: "sparse" or "dense-after-unpack"
+  std::map<std::string, std::string> backends;  // of each planned product: a PlanEntry's text
   std::string tokenizer;                        // identity, "" when the run has none
 };
 
@@ -43,8 +43,8 @@ void remove_old_checkpoints(const std::filesystem::path& run, std::int64_t keep)
 
 // Written to a temporary folder, flushed, renamed. Throws Error, leaving nothing, when anything fails (a full disk).
 // `tokenizer` is its serialized form; "" when there is none.
-void write_checkpoint(const std::filesystem::path& folder, const Transformer& model, const CheckpointState& state,
-                      const std::string& config_toml, const std::string& tokenizer);
+void write_checkpoint(const std::filesystem::path& folder, const Device& device, const Transformer& model,
+                      const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer);
 
 // A checkpoint opened for reading: its state is parsed and its files' lengths and checksums verified. Throws UserError
 // naming the file when something is missing, damaged or of another format version.

@@ -13,9 +13,9 @@ Config dense_config(const Config& config) {
   return dense;
 }
 
-void fill_layers(ModelSummary& summary, const Transformer& model) {
+void fill_layers(ModelSummary& summary, const Device& device, const Transformer& model) {
   for (const Linear* linear : model.linears()) {
-    const LayerDescription layer = linear->weight().describe();
+    const LayerDescription layer = linear->weight().describe(device);
     summary.layers.push_back({.name = layer.name,
                               .rows = layer.rows,
                               .columns = layer.columns,
@@ -80,7 +80,7 @@ double sparse_layers_ratio(const Transformer& model) {
 
 ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch) {
   ModelSummary summary;
-  fill_layers(summary, model);
+  fill_layers(summary, device, model);
   const Plan dense(dense_config(model.config()), mode, activation_batch);
   summary.dense_parameters = parameters_of(dense.model);
   fill_memory(summary, device.memory(), dense);

@@ -10,6 +10,7 @@
 #include "eval/perplexity.h"
 #include "io/atomic_file.h"
 #include "io/config_toml.h"
+#include "io/model_presets.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "report/html_report.h"
@@ -82,8 +83,9 @@ void Trainer::open_data() {
                "of entries");
   require_user(vocab == 0 || vocab >= data_.vocab(),
                "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
-                   std::to_string(data_.vocab()) + " entries; leave the key out to use its number");
-  if (vocab == 0) vocab = data_.vocab();
+                   std::to_string(data_.vocab()) +
+                   " entries; leave the key out to use its number, rounded up to a multiple of 64");
+  if (vocab == 0) vocab = padded_vocab(data_.vocab());
   check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
@@ -154,9 +156,9 @@ void Trainer::resume(const fs::path& checkpoint) {
   model_->load(*device_, reader, true);
   std::map<std::string, PlanEntry> entries;
   for (const auto& [key, backend] : state.backends) {
-    require_user(backend == name_of(Backend::dense) || backend == name_of(Backend::sparse),
-                 (checkpoint / "state.json").string() + ": there is no back end called " + backend);
-    entries[key].backend = backend == name_of(Backend::dense) ? Backend::dense : Backend::sparse;
+    const std::optional<PlanEntry> entry = plan_entry_of(backend);
+    require_user(entry.has_value(), (checkpoint / "state.json").string() + ": there is no back end called " + backend);
+    entries[key] = *entry;
   }
   plans_->restore(std::move(entries));
 }
@@ -313,8 +315,8 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .threads = device_->threads(),
                         .backends = {},
                         .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
-  for (const auto& [key, entry] : plans_->entries()) state.backends[key] = name_of(entry.backend);
-  write_checkpoint(checkpoint_path(folder_.path(), step), *model_, state, write_config(config_),
+  for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
+  write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),
                    data_.tokenizer ? data_.tokenizer->serialize() : "");
   remove_old_checkpoints(folder_.path(), config_.checkpoint.keep);
 }

@@ -201,7 +201,7 @@ TEST_F(Program, BenchmarksWriteTheirRows) {
                               "--precision", "fp32", "--json", "results.json"});
   ASSERT_EQ(ended.code, 0) << ended.err;
   const auto json = nlohmann::json::parse(read_all(folder_.path() / "results.json"));
-  EXPECT_EQ(json.at("rows").size(), 6u);
+  EXPECT_EQ(json.at("rows").size(), 9u);
   EXPECT_NE(json.at("command").get<std::string>().find("bench step --model tiny"), std::string::npos);
   EXPECT_EQ(program({"bench", "matmul", "--shape", "64x64", "--tokens", "16", "--repeats", "1"}).code, 0);
   EXPECT_EQ(program({"bench", "infer", "--model", "tiny", "--vocab", "128", "--prompt", "8", "--tokens", "4",

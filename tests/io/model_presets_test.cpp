@@ -52,6 +52,12 @@ TEST(ModelPresets, ShapesAreThePublishedOnes) {
   EXPECT_FALSE(model_preset("opt-350m"));
 }
 
+TEST(ModelPresets, VocabulariesAreRoundedUpWhereItMatters) {
+  EXPECT_EQ(padded_vocab(257), 257);
+  EXPECT_EQ(padded_vocab(2048), 2048);
+  EXPECT_EQ(padded_vocab(50257), 50304);
+}
+
 TEST(ModelPresets, NamesAreUniqueAndHeadsDivide) {
   for (const ModelConfig& preset : model_presets()) {
     EXPECT_EQ(model_preset(preset.preset), preset) << "a name stands twice: " << preset.preset;

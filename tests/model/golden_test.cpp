@@ -24,7 +24,7 @@ class Golden : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Architectures, Golden, ::testing::Values("gpt2", "opt", "llama"));
 
 TEST_P(Golden, LossEqualsPyTorchAtEachOfTwentySteps) {
-  const auto device = Device::cpu();
+  const auto device = Device::named(FILIGREE_TEST_DEVICE), host = Device::cpu();
   const SafetensorsFile file(std::string(FILIGREE_SOURCE_DIR) + "/tests/golden/" + GetParam() + ".safetensors");
   const auto extent = [&](const char* name, std::size_t axis) { return file.at(name).shape.at(axis); };
   Config config;
@@ -42,30 +42,32 @@ TEST_P(Golden, LossEqualsPyTorchAtEachOfTwentySteps) {
   Transformer model(*device, config, Mode::training, false);
   model.load(*device, GoldenSource(file), false);
   const std::int64_t steps = extent("tokens", 0), sequences = extent("tokens", 1), context = config.model.context;
-  Memory& memory = device->memory();
+  Memory& memory = host->memory();
   const OwnedTensor all = memory.tensor(Purpose::data, DType::i32, {steps, sequences, context + 1});
   const OwnedTensor losses = memory.tensor(Purpose::data, DType::f32, {steps});
   const OwnedTensor norms = memory.tensor(Purpose::data, DType::f32, {steps});
   file.load("tokens", all);
   file.load("losses", losses);
   file.load("gradient_norms", norms);
-  const OwnedTensor tokens = memory.tensor(Purpose::data, DType::i32, {sequences, context});
-  const OwnedTensor targets = memory.tensor(Purpose::data, DType::i32, {sequences, context});
+  const OwnedTensor tokens = device->memory().tensor(Purpose::data, DType::i32, {sequences, context});
+  const OwnedTensor targets = device->memory().tensor(Purpose::data, DType::i32, {sequences, context});
   Activations activations(*device, config.model, DType::f32, sequences, context, Recompute::none);
   const auto count = static_cast<double>(sequences * context);
 
   for (std::int64_t step = 0; step < steps; ++step) {
     for (std::int64_t b = 0; b < sequences; ++b) {
       const auto* row = all.view().as<std::int32_t>() + (step * sequences + b) * (context + 1);
-      std::copy_n(row, context, tokens.view().as<std::int32_t>() + b * context);
-      std::copy_n(row + 1, context, targets.view().as<std::int32_t>() + b * context);
+      device->copy_from_host(tokens.view().slice(b, 1), row);
+      device->copy_from_host(targets.view().slice(b, 1), row + 1);
     }
     if (step == 0) {
       const Shape shape{sequences, context, config.model.vocab};
       const OwnedTensor want = memory.tensor(Purpose::data, DType::f32, shape),
-                        got = memory.tensor(Purpose::data, DType::f32, shape);
+                        got = memory.tensor(Purpose::data, DType::f32, shape),
+                        computed = device->memory().tensor(Purpose::data, DType::f32, shape);
       file.load("logits", want);
-      model.logits(*device, activations, tokens, got.view().reshaped({sequences * context, config.model.vocab}));
+      model.logits(*device, activations, tokens, computed.view().reshaped({sequences * context, config.model.vocab}));
+      device->copy_to_host(got.view().data, computed);
       const auto a = testing::values_of(got), b = testing::values_of(want);
       for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4);
     }

@@ -61,7 +61,7 @@ class MaskedDenseWeight final : public LinearWeight {
   }
   void save(CheckpointSink&) override { throw Error("not needed"); }
   void load(Device&, const CheckpointSource&, bool) override { throw Error("not needed"); }
-  LayerDescription describe() const override { return {}; }
+  LayerDescription describe(const Device&) const override { return {}; }
   std::int64_t bytes() const override { return 0; }
   const std::vector<bool>& kept() const { return kept_; }
 
@@ -139,7 +139,7 @@ TEST_P(SlopeEquivalence, TwentyStepsEqualMaskedDenseTraining) {
           ASSERT_EQ(value, row_pruned[static_cast<std::size_t>(n * spec.inputs + k)]);
         }
       }
-    EXPECT_TRUE(slope->describe().mask_valid);
+    EXPECT_TRUE(slope->describe(*device).mask_valid);
   }
 }
 

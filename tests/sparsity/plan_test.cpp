@@ -13,14 +13,18 @@ void slow() {
 }
 void fast() {}
 
+const std::unique_ptr<Device> kDevice = Device::cpu();
+
 TEST(PlanTable, TakesTheFasterOnceAndKeepsIt) {
   PlanTable table(true);
-  EXPECT_EQ(table.choose("a", slow, fast), Backend::dense);
-  EXPECT_EQ(table.choose("b", fast, slow), Backend::sparse);
+  EXPECT_EQ(table.choose(*kDevice, "a", {slow, fast, 3}), Backend::dense);
+  EXPECT_EQ(table.choose(*kDevice, "b", {fast, slow, 3}), Backend::sparse);
+  EXPECT_EQ(table.entries().at("a").algorithm, -1);
+  EXPECT_EQ(table.entries().at("b").algorithm, 3);
   EXPECT_GT(table.entries().at("a").sparse_ms, table.entries().at("a").dense_ms);
   int calls = 0;
   const auto counted = [&] { ++calls; };
-  EXPECT_EQ(table.choose("a", counted, counted), Backend::dense);
+  EXPECT_EQ(table.choose(*kDevice, "a", {counted, counted}), Backend::dense);
   EXPECT_EQ(calls, 0) << "a known product is not timed again";
 }
 
@@ -28,14 +32,39 @@ TEST(PlanTable, WithoutTimingAFixedRuleChooses) {
   PlanTable table(false);
   int calls = 0;
   const auto counted = [&] { ++calls; };
-  EXPECT_EQ(table.choose("a", counted, counted), Backend::sparse);
+  EXPECT_EQ(table.choose(*kDevice, "a", {counted, counted}), Backend::sparse);
   EXPECT_EQ(calls, 0);
 }
 
 TEST(PlanTable, StoredChoicesAreTaken) {
   PlanTable table(true);
   table.restore({{"a", {Backend::dense, 1.0, 2.0}}});
-  EXPECT_EQ(table.choose("a", fast, slow), Backend::dense);
+  EXPECT_EQ(table.choose(*kDevice, "a", {fast, slow}), Backend::dense);
+}
+
+TEST(PlanTable, WithoutASparseKernelTheDenseOneServesUntimed) {
+  for (const bool timing : {true, false}) {
+    PlanTable table(timing);
+    int calls = 0;
+    EXPECT_EQ(table.choose(*kDevice, "a", {nullptr, [&] { ++calls; }}), Backend::dense);
+    EXPECT_EQ(calls, 0);
+    // A stored choice that is not there any more is made anew.
+    table.restore({{"a", {.backend = Backend::sparse, .algorithm = 5}}});
+    EXPECT_EQ(table.choose(*kDevice, "a", {nullptr, fast}), Backend::dense);
+    EXPECT_EQ(table.entries().at("a").backend, Backend::dense);
+  }
+}
+
+TEST(PlanEntry, TextKeepsBackendAndAlgorithm) {
+  for (const PlanEntry& entry : {PlanEntry{}, PlanEntry{.backend = Backend::dense}, PlanEntry{.algorithm = 17}}) {
+    const std::optional<PlanEntry> again = plan_entry_of(to_text(entry));
+    ASSERT_TRUE(again.has_value());
+    EXPECT_EQ(again->backend, entry.backend);
+    EXPECT_EQ(again->algorithm, entry.algorithm);
+  }
+  EXPECT_EQ(to_text({.algorithm = 17}), "sparse, algorithm 17");
+  for (const char* text : {"", "fast", "sparse, algorithm ", "sparse, algorithm 1x", "sparse, algorithm -1"})
+    EXPECT_FALSE(plan_entry_of(text).has_value()) << text;
 }
 
 }  // namespace

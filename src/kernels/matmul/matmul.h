@@ -1,6 +1,6 @@
 // Dense matrix product, the baseline under every sparse one. On the CPU it is oneDNN's, except where ours was measured
 // to be faster: bf16 on processors with AMX (matmul_amx.cpp) and a handful of rows, as in decoding
-// (matmul_few_rows.cpp).
+// (matmul_few_rows.cpp). On a GPU it is cuBLASLt's.
 //
 //   y (M, N) = scale · op(a) (M, K) · op(b) (K, N) + bias (N)  [+ y when `accumulate`]
 //
@@ -10,8 +10,12 @@
 //   dW       dW (N, K) = dyᵀ · x          a = dy with transpose_a, b = x
 //
 // Element types: a and b alike, fp32 or bf16; y fp32 or bf16 (bf16 only with bf16 operands); bias fp32. Accumulation is
-// fp32. y aliases no operand. Bitwise reproducible for equal shapes, types and thread count. Primitives are built once
-// per shape and kept in the Device; a call with a known shape allocates nothing.
+// fp32, of fp32 operands as they are (no TF32). y aliases no operand. Primitives are built once per shape and kept in
+// the Device; a call with a known shape allocates nothing.
+//
+// Bitwise reproducible for equal shapes, types and thread count. On a GPU: within a run, for equal alignments too; from
+// run to run only with Device::deterministic(), because otherwise a shape's algorithm is the one that was fastest when
+// it was first seen. A bias of a bf16 result may be rounded to bf16 before it is added.
 #pragma once
 
 #include "core/device.h"
@@ -28,6 +32,8 @@ struct MatmulArgs {
   bool transpose_b = false;
   bool accumulate = false;  // add to y instead of overwriting it
   float scale = 1.0f;
+  std::int64_t a_stride = 0;  // elements from a row of `a` to the next, where it is columns of a wider matrix; 0: none
+                              // between rows. On a GPU alone
 };
 void matmul(Device& device, const MatmulArgs& args);
 

@@ -41,6 +41,7 @@ void matmul(Device& device, const MatmulArgs& args) {
   if (depth == 0) return without_depth(device, args);
   if constexpr (kBuiltWithCuda)
     if (device.is_cuda()) return cuda::matmul(device, args);
+  require(args.a_stride == 0, "matmul: a strided operand is for a GPU");
   if (takes_matmul_few_rows(args)) return matmul_few_rows(device, args);
   if (takes_matmul_amx(args)) return matmul_amx(device, args);
   const MatmulDescription what = {.rows = rows,

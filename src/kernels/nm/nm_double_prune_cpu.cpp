@@ -97,9 +97,11 @@ class Tile {
 
 }  // namespace
 
-void nm_double_prune(Device&, const NmMatrix& out, const NmMatrix& forward, bool reselect, std::int64_t row_begin,
-                     std::int64_t row_end) {
+void nm_double_prune(Device& device, const NmMatrix& out, const NmMatrix& forward, bool reselect,
+                     std::int64_t row_begin, std::int64_t row_end) {
   check(out, forward, row_begin, row_end);
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::nm_double_prune(device, out, forward, reselect, row_begin, row_end);
   const std::int64_t step = kStrip / forward.pattern.of * forward.pattern.of;  // whole groups
   with_compute_type(forward.values.dtype, [&]<typename From>() {
     with_compute_type(out.values.dtype, [&]<typename To>() {

@@ -29,6 +29,9 @@ struct NmMatrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   Pattern pattern;
+  // On a GPU, where cuSPARSELt multiplies the matrix: its metadata, in memory directly behind the values
+  // (nm_cusparselt.h). Empty: none is kept.
+  Tensor metadata = {};
 };
 
 }  // namespace filigree

@@ -71,6 +71,7 @@ class ChunkLoader {
 }  // namespace
 
 void nm_matmul_gradient(Device& device, const NmGradientArgs& args) {
+  require(!device.is_cuda(), "nm_matmul_gradient is for processors: on a GPU take the dense product and nm_compress");
   nm_matmul_gradient(device, args, nm_target(cpu_features()));
 }
 

@@ -8,6 +8,10 @@
 // Types: x, dy, W values fp32 or bf16 alike; y fp32, or bf16 with bf16 operands; bias and grad fp32. fp32 accumulation.
 // Nothing aliases. Bitwise reproducible on one processor kind and independent of the thread count. Any pattern, any
 // shape; how fast, and on which vector units, is said in nm_matmul_cpu.cpp.
+//
+// On a GPU nm_matmul multiplies what cuSPARSELt serves, with a plan made before (nm_cusparselt.h), and refuses all
+// else; nm_matmul_gradient is for processors. What they refuse is a dense product after nm_expand, or before
+// nm_compress.
 #pragma once
 
 #include "core/device.h"
@@ -34,5 +38,9 @@ struct NmGradientArgs {
   bool accumulate = false;
 };
 void nm_matmul_gradient(Device& device, const NmGradientArgs& args);
+
+namespace cuda {  // the same on a GPU: nm_cusparselt.cpp; called by the function above
+void nm_matmul(Device& device, const NmMatmulArgs& args);
+}  // namespace cuda
 
 }  // namespace filigree

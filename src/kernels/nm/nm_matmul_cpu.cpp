@@ -268,6 +268,11 @@ class Worker {
 }  // namespace
 
 void nm_matmul(Device& device, const NmMatmulArgs& args) {
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) {
+      check(args);
+      return cuda::nm_matmul(device, args);
+    }
   nm_matmul(device, args, nm_target(cpu_features()));
 }
 

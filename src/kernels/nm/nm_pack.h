@@ -1,5 +1,6 @@
-// Choosing, packing and transposing N:M matrices (format: nm_format.h). All results are exact and independent of the
-// thread count.
+// Choosing, packing and transposing N:M matrices (format: nm_format.h). All results are exact, independent of the
+// thread count, and the same on a GPU. There masks are chosen by the host, which waits: that happens once a run. What
+// happens each step (nm_compress, nm_expand, nm_double_prune) is one kernel in the device's stream.
 #pragma once
 
 #include "core/device.h"
@@ -20,7 +21,7 @@ void nm_select_random(Device& device, const Tensor& mask, std::int64_t rows, std
 void nm_compress(Device& device, const NmMatrix& out, const Tensor& dense, bool accumulate = false);
 // dense (rows, columns) = values at kept places, +0 elsewhere; dense has its own type, fp32 or bf16.
 void nm_expand(Device& device, const Tensor& dense, const NmMatrix& in);
-// dense (columns, rows) = the transpose of the above. For dX by a dense product where that is faster.
+// dense (columns, rows) = the transpose of the above. Processors only.
 void nm_expand_transposed(Device& device, const Tensor& dense, const NmMatrix& in);
 
 // SLoPe's second pruning (arXiv 2405.16325, section 2): out = (W^{R,C})ᵀ of forward = W^R.
@@ -32,5 +33,12 @@ void nm_expand_transposed(Device& device, const Tensor& dense, const NmMatrix& i
 // are read, and only their places in out written.
 void nm_double_prune(Device& device, const NmMatrix& out, const NmMatrix& forward, bool reselect,
                      std::int64_t row_begin, std::int64_t row_end);
+
+namespace cuda {  // the same on a GPU: nm_pack_cuda.cu, nm_double_prune_cuda.cu; called by the functions above
+void nm_compress(Device& device, const NmMatrix& out, const Tensor& dense, bool accumulate);
+void nm_expand(Device& device, const Tensor& dense, const NmMatrix& in);
+void nm_double_prune(Device& device, const NmMatrix& out, const NmMatrix& forward, bool reselect,
+                     std::int64_t row_begin, std::int64_t row_end);
+}  // namespace cuda
 
 }  // namespace filigree

@@ -34,8 +34,10 @@ NmVectors best_vectors() {
 
 }  // namespace
 
-void nm_compress(Device&, const NmMatrix& out, const Tensor& dense, bool accumulate) {
+void nm_compress(Device& device, const NmMatrix& out, const Tensor& dense, bool accumulate) {
   check("nm_compress", out, dense, {out.rows, out.columns});
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::nm_compress(device, out, dense, accumulate);
   const NmPackKernels& kernels = nm_pack_kernels(best_vectors());
   const auto* mask = out.mask.as<std::uint8_t>();
   const std::int64_t kept = kept_columns(out.columns, out.pattern);
@@ -64,8 +66,10 @@ void nm_compress(Device&, const NmMatrix& out, const Tensor& dense, bool accumul
   });
 }
 
-void nm_expand(Device&, const Tensor& dense, const NmMatrix& in) {
+void nm_expand(Device& device, const Tensor& dense, const NmMatrix& in) {
   check("nm_expand", in, dense, {in.rows, in.columns});
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::nm_expand(device, dense, in);
   const NmPackKernels& kernels = nm_pack_kernels(best_vectors());
   const auto* mask = in.mask.as<std::uint8_t>();
   const std::int64_t kept = kept_columns(in.columns, in.pattern);
@@ -89,7 +93,8 @@ void nm_expand(Device&, const Tensor& dense, const NmMatrix& in) {
   });
 }
 
-void nm_expand_transposed(Device&, const Tensor& dense, const NmMatrix& in) {
+void nm_expand_transposed(Device& device, const Tensor& dense, const NmMatrix& in) {
+  require(!device.is_cuda(), "nm_expand_transposed is for processors");
   check("nm_expand_transposed", in, dense, {in.columns, in.rows});
   const NmPackKernels& kernels = nm_pack_kernels(best_vectors());
   const auto transpose = nm_matmul_kernels(best_vectors()).load_panel;

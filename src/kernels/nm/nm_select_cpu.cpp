@@ -1,6 +1,7 @@
-// Choosing masks. Once a run, or at a refresh: plain loops.
+// Choosing masks. Once a run: plain loops, by the host for a GPU too.
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "core/parallel.h"
 #include "kernels/nm/nm_pack.h"
@@ -19,8 +20,10 @@ void check(const char* name, const Tensor& mask, std::int64_t rows, std::int64_t
 
 // Fills the mask with choose(row, group), the bits of one group. A thread owns whole rows, hence whole bytes.
 template <typename Choose>
-void fill_mask(const Tensor& mask, std::int64_t rows, std::int64_t columns, Pattern pattern, Choose choose) {
-  auto* bytes = mask.as<std::uint8_t>();
+void fill_mask(Device& device, const Tensor& mask, std::int64_t rows, std::int64_t columns, Pattern pattern,
+               Choose choose) {
+  std::vector<std::uint8_t> staged(device.is_cuda() ? mask.bytes() : 0);
+  auto* bytes = device.is_cuda() ? staged.data() : mask.as<std::uint8_t>();
   parallel_for(rows, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       std::uint8_t* out = bytes + row * mask_bytes(columns);
@@ -29,17 +32,20 @@ void fill_mask(const Tensor& mask, std::int64_t rows, std::int64_t columns, Patt
         store_mask_bits(out, group * pattern.of, pattern.of, choose(row, group));
     }
   });
+  if (device.is_cuda()) device.copy_from_host(mask, bytes);
 }
 
 }  // namespace
 
-void nm_select_magnitude(Device&, const Tensor& mask, const Tensor& weights, Pattern pattern) {
+void nm_select_magnitude(Device& device, const Tensor& mask, const Tensor& weights, Pattern pattern) {
   require(weights.shape.rank() == 2, "nm_select_magnitude: weights must have two extents");
   const std::int64_t columns = weights.shape[1];
   check("nm_select_magnitude", mask, weights.shape[0], columns, pattern);
   with_compute_type(weights.dtype, [&]<typename T>() {
-    const T* data = weights.as<T>();
-    fill_mask(mask, weights.shape[0], columns, pattern, [&](std::int64_t row, std::int64_t group) {
+    std::vector<T> staged(static_cast<std::size_t>(device.is_cuda() ? weights.count() : 0));
+    if (device.is_cuda()) device.copy_to_host(staged.data(), weights);
+    const T* data = device.is_cuda() ? staged.data() : weights.as<T>();
+    fill_mask(device, mask, weights.shape[0], columns, pattern, [&](std::int64_t row, std::int64_t group) {
       std::uint32_t magnitude[32];  // of finite numbers the bits have the order of the values
       for (int i = 0; i < pattern.of; ++i)
         magnitude[i] = std::bit_cast<std::uint32_t>(static_cast<float>(data[row * columns + group * pattern.of + i])) &
@@ -56,12 +62,12 @@ void nm_select_magnitude(Device&, const Tensor& mask, const Tensor& weights, Pat
   });
 }
 
-void nm_select_random(Device&, const Tensor& mask, std::int64_t rows, std::int64_t columns, Pattern pattern,
+void nm_select_random(Device& device, const Tensor& mask, std::int64_t rows, std::int64_t columns, Pattern pattern,
                       const Random& random) {
   check("nm_select_random", mask, rows, columns, pattern);
   const std::int64_t groups = columns / pattern.of;
   const int blocks = (pattern.keep + 3) / 4;  // of four random words, one word a draw
-  fill_mask(mask, rows, columns, pattern, [&](std::int64_t row, std::int64_t group) {
+  fill_mask(device, mask, rows, columns, pattern, [&](std::int64_t row, std::int64_t group) {
     const auto first = static_cast<std::uint64_t>((row * groups + group) * blocks);
     std::uint64_t bits = 0;
     for (int draw = 0; draw < pattern.keep; ++draw) {

@@ -1,0 +1,29 @@
+// Kernels around the metadata of 2:4 matrices (nm_metadata.h) and the products that read it. All in the device's
+// stream; exact and reproducible.
+#pragma once
+
+#include "kernels/nm/nm_format.h"
+#include "kernels/nm/nm_metadata.h"
+
+namespace filigree::cuda {
+
+// metadata (rows·columns/8 bytes) = that of `mask` (rows, columns/8), in the order of `tiles`, whose places lie on the
+// device as well. Extents are multiples of the tile's.
+void write_metadata(Device& device, const Tensor& metadata, const Tensor& mask, std::int64_t columns,
+                    const MetadataTiles& tiles, const std::uint16_t* places);
+
+// dense (rows, columns) bf16 = 1 at the entries that `mask` (rows, columns/8) keeps, 0 elsewhere. columns: a multiple
+// of 8.
+void write_ones(Device& device, const Tensor& dense, const Tensor& mask);
+// The same for the mask in which word w spells w / divisor % kWordPatterns. columns: a multiple of 16.
+void write_spelled(Device& device, const Tensor& dense, std::uint32_t divisor);
+
+// How far y is from a reference, both bf16 of one shape: `wrong` elements with not |y - r| <= relative |r| + absolute
+// (NaN is wrong), and a fingerprint of y's bits and their places. The host waits.
+struct Difference {
+  std::uint64_t wrong = 0;
+  std::uint64_t fingerprint = 0;
+};
+Difference difference(Device& device, const Tensor& y, const Tensor& reference, float relative, float absolute);
+
+}  // namespace filigree::cuda

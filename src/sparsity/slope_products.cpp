@@ -1,0 +1,188 @@
+// SLoPe's products: the kernels that can compute them, and the choice among these.
+#include <algorithm>
+#include <vector>
+
+#include "core/hash.h"
+#include "core/random.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/nm/nm_cusparselt.h"
+#include "kernels/nm/nm_pack.h"
+#include "sparsity/slope_weight.h"
+
+namespace filigree {
+namespace {
+
+// A random operand of products that are timed or verified, made when it is first asked for. Zeros would flatter
+// whatever they are timed with. Large ones repeat a piece: the numbers' worth is that they are not alike.
+class Operand {
+ public:
+  Operand(Device& device, const Random& random, DType dtype, Shape shape)
+      : device_(device), random_(random), dtype_(dtype), shape_(shape) {}
+
+  const Tensor& get() {
+    if (tensor_.empty()) make();
+    return tensor_;
+  }
+
+ private:
+  void make() {
+    tensor_ = device_.memory().tensor(Purpose::workspace, dtype_, shape_);
+    const std::int64_t count = shape_.count(), piece = std::min(count, std::int64_t{1} << 20);
+    with_compute_type(dtype_, [&]<typename T>() {
+      std::vector<T> values(static_cast<std::size_t>(piece));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(random_.uniform(i) - 0.5f);
+      T* to = tensor_.view().as<T>();
+      for (std::int64_t begin = 0; begin < count; begin += piece)
+        device_.copy_from_host({to + begin, dtype_, {std::min(piece, count - begin)}}, values.data());
+    });
+  }
+
+  Device& device_;
+  Random random_;
+  DType dtype_;
+  Shape shape_;
+  OwnedTensor tensor_;
+};
+
+// Whether the sparse kernel can compute this very product: always on the CPU; on a GPU when a plan was made for it.
+bool serves(Device& device, const NmMatmulArgs& args) {
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda())
+      return !args.weight.metadata.empty() && cuda::cusparselt_planned(device, {.outputs = args.weight.rows,
+                                                                                .inputs = args.weight.columns,
+                                                                                .tokens = args.x.shape[0],
+                                                                                .bias = !args.bias.empty()})
+                                                      .algorithm >= 0;
+  return true;
+}
+
+}  // namespace
+
+void SlopeWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
+  // The choice was made for a batch. A few rows, as in decoding, read the compressed weights and nothing else.
+  constexpr std::int64_t kFewRows = 16;
+  const bool few = !device.is_cuda() && x.count() / spec_.inputs <= kFewRows;
+  multiply(device, few ? Backend::sparse : forward_backend_, {.y = y, .x = x, .weight = row_pruned(), .bias = bias});
+}
+
+void SlopeWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
+  multiply(device, dx_backend_, {.y = dx, .x = dy, .weight = column_pruned(), .scale = spec_.dx_rescale});
+}
+
+void SlopeWeight::weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) {
+  gradient_product(device, dw_backend_, dy, x, accumulate);
+}
+
+void SlopeWeight::multiply(Device& device, Backend backend, const NmMatmulArgs& args) const {
+  if (backend == Backend::sparse && serves(device, args)) {
+    nm_matmul(device, args);
+    return;
+  }
+  const Shape shape{args.weight.rows, args.weight.columns};
+  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(spec_.dtype);
+  const Tensor dense{device.scratch(Scratch::layer, bytes), spec_.dtype, shape};
+  nm_expand(device, dense, args.weight);
+  matmul(device, {.y = args.y, .a = args.x, .b = dense, .bias = args.bias, .transpose_b = true, .scale = args.scale});
+}
+
+void SlopeWeight::gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x,
+                                   bool accumulate) const {
+  if (backend == Backend::sparse) {
+    nm_matmul_gradient(device, {.gradient = values_.gradient(),
+                                .dy = dy,
+                                .x = x,
+                                .mask = mask_,
+                                .pattern = spec_.pattern,
+                                .accumulate = accumulate});
+    return;
+  }
+  // On a GPU in equal bands of rows of about 64 MiB, whole tiles of the product: a dense fp32 gradient never exists,
+  // and a band is packed from the cache where it fits there.
+  const std::int64_t outputs = spec_.outputs, inputs = spec_.inputs, tokens = dy.shape[0];
+  std::int64_t band = outputs;
+  if (device.is_cuda()) {
+    constexpr std::int64_t kBytes = 64 << 20, kTile = 128;
+    const std::int64_t bands = (outputs * inputs * 4 + kBytes - 1) / kBytes;
+    band = std::min(outputs, ((outputs + bands - 1) / bands + kTile - 1) / kTile * kTile);
+  }
+  void* scratch = device.scratch(Scratch::layer, static_cast<std::size_t>(band * inputs) * sizeof(float));
+  for (std::int64_t row = 0; row < outputs; row += band) {
+    const std::int64_t rows = std::min(band, outputs - row);
+    const bool all = rows == outputs;
+    const Tensor dense{scratch, DType::f32, {rows, inputs}};
+    const Tensor part{static_cast<std::byte*>(dy.data) + row * static_cast<std::int64_t>(size_of(dy.dtype)),
+                      dy.dtype,
+                      {tokens, rows}};
+    matmul(device, {.y = dense, .a = part, .b = x, .transpose_a = true, .a_stride = all ? 0 : outputs});
+    const NmMatrix gradient{values_.gradient().slice(row, rows), mask_.view().slice(row, rows), rows, inputs,
+                            spec_.pattern};
+    nm_compress(device, gradient, dense, accumulate);
+  }
+}
+
+std::string SlopeWeight::plan_key(const Device& device, const char* product, std::int64_t tokens) const {
+  return std::string(product) + " " + std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " +
+         to_string(spec_.pattern) + " " + std::string(name_of(spec_.dtype)) + " tokens " + std::to_string(tokens) +
+         (device.is_cuda() ? " cuda" : "");
+}
+
+std::optional<int> SlopeWeight::ready(Device& device, const PlanTable& table, const std::string& key,
+                                      const NmMatrix& weight, std::int64_t tokens, bool bias,
+                                      const std::function<NmMatmulArgs()>& product) {
+  if constexpr (kBuiltWithCuda) {
+    if (device.is_cuda()) {
+      const auto known = table.entries().find(key);
+      if (weight.metadata.empty() || (known != table.entries().end() && known->second.backend == Backend::dense))
+        return std::nullopt;
+      int algorithm = table.timing() ? cuda::kFastestAlgorithm : cuda::kUsualAlgorithm;
+      if (known != table.entries().end() && known->second.algorithm >= 0) algorithm = known->second.algorithm;
+      Operand biases(device, Random(spec_.seed, RandomPurpose::benchmark), DType::f32, {weight.rows});
+      for (const bool with_bias : {false, true}) {
+        if (with_bias && !bias) continue;
+        cuda::CusparseltPlanned planned = cuda::cusparselt_planned(
+            device, {.outputs = weight.rows, .inputs = weight.columns, .tokens = tokens, .bias = with_bias});
+        if (planned.algorithm < 0) {
+          NmMatmulArgs args = product();
+          if (with_bias) args.bias = biases.get();
+          planned = cuda::cusparselt_plan(device, args, algorithm);
+        }
+        if (planned.algorithm < 0) {
+          refusal_ = planned.refusal;
+          return std::nullopt;
+        }
+        algorithm = planned.algorithm;
+      }
+      return algorithm;
+    }
+  }
+  return -1;
+}
+
+void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
+  const Random random(spec_.seed, RandomPurpose::benchmark, fnv1a32(spec_.name));
+  Operand x(device, random, spec_.dtype, {tokens, spec_.inputs}),
+      y(device, random, spec_.dtype, {tokens, spec_.outputs});
+  const auto choose = [&](const char* name, const NmMatrix& weight, bool bias,
+                          const std::function<NmMatmulArgs()>& product) {
+    const std::string key = plan_key(device, name, tokens);
+    const std::optional<int> algorithm = ready(device, table, key, weight, tokens, bias, product);
+    PlanCandidates candidates;
+    if (algorithm) candidates.sparse = [&] { multiply(device, Backend::sparse, product()); };
+    candidates.dense = [&] { multiply(device, Backend::dense, product()); };
+    candidates.algorithm = algorithm.value_or(-1);
+    return table.choose(device, key, candidates);
+  };
+  const NmMatrix rows = row_pruned(), columns = column_pruned();
+  forward_backend_ =
+      choose("forward", rows, true, [&] { return NmMatmulArgs{.y = y.get(), .x = x.get(), .weight = rows}; });
+  if (spec_.mode == Mode::inference) return;
+  if (!device.is_cuda())
+    dw_backend_ = table.choose(device, plan_key(device, "dw", tokens),
+                               {.sparse = [&] { gradient_product(device, Backend::sparse, y.get(), x.get(), false); },
+                                .dense = [&] { gradient_product(device, Backend::dense, y.get(), x.get(), false); }});
+  dx_backend_ = choose("dx", columns, false, [&] {
+    return NmMatmulArgs{.y = x.get(), .x = y.get(), .weight = columns, .scale = spec_.dx_rescale};
+  });
+}
+
+}  // namespace filigree

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -120,9 +121,22 @@ std::vector<std::string> strings(const std::vector<fs::path>& paths) {
 std::vector<fs::path> expand_glob(const std::string& pattern) {
   std::error_code error;
   if (fs::exists(pattern, error)) return {pattern};
+  // The folders that it begins with and that exist as they are written lose what *, ? and [ in their names would mean.
+  fs::path reached;
+  std::string glob_pattern;
+  bool literal = true;
+  for (const fs::path& part : fs::path(pattern)) {
+    reached /= part;
+    literal = literal && fs::exists(reached, error);
+    if (!glob_pattern.empty() && glob_pattern.back() != '/') glob_pattern += '/';
+    for (const char c : part.native()) {
+      if (literal && std::string_view("*?[\\").find(c) != std::string_view::npos) glob_pattern += '\\';
+      glob_pattern += c;
+    }
+  }
   glob_t found{};
   std::vector<fs::path> paths;
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)  // sorts by name
+  if (glob(glob_pattern.c_str(), 0, nullptr, &found) == 0)  // sorts by name
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
   return paths;

@@ -89,6 +89,26 @@ TEST_F(Program, PreparesAFolderAndTrainsOnIt) {
   EXPECT_EQ(continued.code, 0) << continued.err;
 }
 
+TEST_F(Program, WorksInFoldersWithGlobCharacters) {
+  const fs::path place = folder_.path() / "what? [1]*";
+  fs::create_directories(place);
+  fs::rename(folder_.path() / "configs", place / "configs");
+  const auto here = [&](const std::vector<std::string>& arguments) { return run_program(arguments, place); };
+  const auto prepared = here({"prepare", "--text", "configs/lace.txt", "--tokenizer", "bytes", "--out", "d[a]"});
+  ASSERT_EQ(prepared.code, 0) << prepared.err;
+  const auto trained = here({"train", "configs/tiny-slope.toml", "--out", "run [2]?", "--set",
+                             "data.train=d[a]/train-*.bin", "--set", "data.val=d[a]", "--set", "train.steps=3"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(here({"train", "configs/tiny-slope.toml", "--out", "of text*", "--set", "train.steps=3"}).code, 0);
+  for (const char* run : {"run [2]?", "of text*"}) {
+    const auto scored = here({"eval", run});
+    EXPECT_EQ(scored.code, 0) << scored.err;
+  }
+  EXPECT_EQ(here({"eval", "run [2]?", "--data", "d[a]/val-*.bin"}).code, 0);
+  EXPECT_EQ(here({"report", "run [2]?", "of text*", "--out", "r[1].html"}).code, 0);
+  EXPECT_TRUE(fs::exists(place / "r[1].html"));
+}
+
 TEST_F(Program, InspectsConfigurationsOfEverySize) {
   for (const char* name :
        {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope"}) {

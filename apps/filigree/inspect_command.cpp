@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "data/training_data.h"
 #include "io/config_toml.h"
+#include "io/model_presets.h"
 #include "report/format.h"
 #include "train/model_loading.h"
 #include "train/summary.h"
@@ -27,6 +29,18 @@ struct Options {
 std::int64_t activation_batch(const Config& config, Mode mode) {
   if (mode == Mode::inference) return 0;
   return config.train.micro_batch > 0 ? config.train.micro_batch : config.train.batch_tokens / config.model.context;
+}
+
+// Of a configuration that leaves it to the tokenizer: what training will take.
+std::int64_t planned_vocab(const DataConfig& data, const std::string& path) {
+  std::string reason = "the shards of data.train do not say what made them";
+  try {
+    if (const std::int64_t entries = tokenizer_entries(data); entries > 0) return padded_vocab(entries);
+  } catch (const UserError& error) {
+    reason = error.what();
+  }
+  throw UserError(path + ": model.vocab is not given, and the data does not tell it (" + reason +
+                  "); add --set model.vocab=NUMBER");
 }
 
 void print(const ModelSummary& summary, const Config& config, const std::string& checks) {
@@ -75,9 +89,7 @@ void run(const Options& options) {
   std::string checks;
   if (is_config) {
     config = read_config(options.path, options.overrides);
-    require_user(
-        config.model.vocab > 0,
-        options.path + ": model.vocab is not given, and without data it is not known; add --set model.vocab=NUMBER");
+    if (config.model.vocab == 0) config.model.vocab = planned_vocab(config.data, options.path);
   } else {
     const auto device = Device::cpu();
     const LoadedModel loaded = load_model(*device, options.path, options.overrides);

@@ -176,4 +176,12 @@ TrainingData find_training_data(const DataConfig& config, const TrainingDataOpti
   return from_shards(prepared, resolve(prepared.train, "train"), {});
 }
 
+std::int64_t tokenizer_entries(const DataConfig& config) {
+  if (config.tokenizer.empty())
+    return find_training_data(config, {.run_folder = {}, .progress = nullptr, .stop = {}, .may_prepare = false})
+        .vocab();
+  const TokenizerSpec spec = parse_tokenizer_spec(config.tokenizer);
+  return spec.kind == TokenizerSpec::Kind::train_sentencepiece ? spec.vocab : make_tokenizer(spec, {})->vocab_size();
+}
+
 }  // namespace filigree

@@ -115,6 +115,14 @@ TEST_F(Program, InspectsConfigurationsOfEverySize) {
     const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
     EXPECT_EQ(ended.code, 0) << name << ended.err;
   }
+  // Without model.vocab: what the tokenizer has, rounded up as training does.
+  const auto planned = program({"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=spm:2000"});
+  EXPECT_NE(planned.out.find("vocabulary 2048"), std::string::npos) << planned.err;
+  EXPECT_NE(program({"inspect", "configs/tiny-slope.toml"}).out.find("vocabulary 257"), std::string::npos);
+  ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
+  const auto prepared = program(
+      {"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=\"\"", "--set", "data.train=data"});
+  EXPECT_NE(prepared.out.find("vocabulary 300"), std::string::npos) << prepared.err;
   const auto phases =
       program({"inspect", "configs/tiny-slope.toml", "--set", "model.vocab=257", "--set", "weights.start=0.25"});
   EXPECT_NE(phases.out.find("in the first 5 steps, every layer is dense"), std::string::npos)

@@ -100,7 +100,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"bench_pattern", {"bench", "step", "--model", "tiny", "--pattern", "2:7"}, {"2:7", "64"}},
         Mistake{"adapters_on_dense", tiny({"weights.method=dense"}), {"adapters.rank"}},
         Mistake{"bench_model", {"bench", "step", "--model", "gpt9"}, {"gpt9", "gpt2-124m"}},
-        Mistake{"inspect_vocabulary", {"inspect", "configs/quickstart-slope.toml"}, {"model.vocab"}}),
+        Mistake{"inspect_vocabulary",
+                {"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=\"\""},
+                {"model.vocab", "nothing matches", "--set model.vocab="}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

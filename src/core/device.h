@@ -13,15 +13,15 @@
 
 namespace filigree {
 
-// State that a vendor library keeps per device (for example oneDNN's engine and primitive cache). Each library derives
-// its own class next to its narrow header and stores it here on first use.
+// State that a library keeps per device (for example oneDNN's engine and primitive cache, or the lists that our kernels
+// read on a GPU). Each library derives its own class next to its narrow header and stores it here on first use.
 class LibraryState {
  public:
   virtual ~LibraryState() = default;
 };
 
-enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt };
-inline constexpr int kLibraryCount = 4;
+enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt, tables };
+inline constexpr int kLibraryCount = 5;
 
 // Whether this build can compute on a GPU. Guards calls of CUDA code with `if constexpr`, so that a build without CUDA
 // links without it.

@@ -1,5 +1,5 @@
-#include <cstring>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/cuda_test.h"
 #include "kernels/matmul/matmul.h"

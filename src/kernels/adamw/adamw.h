@@ -19,7 +19,7 @@
 
 namespace filigree {
 
-// What changes from step to step, in one place (in device memory on a GPU).
+// What changes from step to step, in one place.
 struct StepState {
   float lr = 0.0f;
   float clip = 1.0f;              // gradient factor: 1, or max_norm / norm
@@ -40,7 +40,8 @@ struct AdamWArgs {
   float epsilon = 1e-8f;
   float decay = 0.0f;
 };
-// Updates each of the parameters; on a GPU in one launch. They must not overlap.
+// Updates each of the parameters. They must not overlap. On a GPU in one launch, for which at most 32 different
+// settings (step, betas, epsilon, decay) may occur, and with the processor's bits.
 void adamw(Device& device, std::span<const AdamWArgs> parameters);
 inline void adamw(Device& device, const AdamWArgs& parameter) {
   adamw(device, std::span(&parameter, 1));

@@ -15,7 +15,7 @@ namespace filigree {
 struct CrossEntropyArgs {
   Tensor loss;         // (T) fp32
   Tensor logits;       // (T, V); overwritten by the gradient unless `loss_only`
-  Tensor targets;      // (T) int32
+  Tensor targets;      // (T) int32, below V: the CPU throws for a larger one, a GPU makes its loss NaN
   float scale = 1.0f;  // usually 1 / tokens of the batch
   bool loss_only = false;
 };

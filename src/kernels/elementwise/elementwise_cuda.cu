@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cuda_common.cuh"
+#include "kernels/cuda_table.cuh"
+#include "kernels/cuda_vector.cuh"
 #include "kernels/elementwise/elementwise.h"
 
 // All bound by memory: each element is read and written once, in packs of 16 bytes where the addresses allow it. Sums
@@ -28,15 +29,11 @@ void each(Device& device, std::int64_t count, const Body& body) {
   check_launch();
 }
 
-bool aligned(const void* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
-}
-
 // y[i] = body(y[i], x[i]) over packs of eight, the rest one by one.
 template <typename Y, typename X, typename Body>
 void combine(Device& device, Y* y, const X* x, std::int64_t count, const Body& body) {
   constexpr std::int64_t kWide = 8;
-  const std::int64_t packs = aligned(y) && aligned(x) ? count / kWide : 0;
+  const std::int64_t packs = aligned({y, x}) ? count / kWide : 0;
   each(device, packs, [=] __device__(std::int64_t pack) {
     constexpr int kY = Pack<Y>::kCount, kX = Pack<X>::kCount;
     Pack<Y> ys[kWide / kY];
@@ -72,79 +69,89 @@ void fill_with(Device& device, T* data, std::int64_t count, float value) {
   each(device, count, [=] __device__(std::int64_t i) { data[i] = from_float<T>(value); });
 }
 
-// Column sums in two passes: bands of rows into partial sums, then the bands in order.
-constexpr std::int64_t kBandRows = 512;
-constexpr int kColumnThreads = 32, kRowThreads = 16;
+// An array of which squares are summed, in pieces of kPiece elements; a block takes a piece.
+constexpr std::int64_t kPiece = 32768;
 
-template <typename T>
-__global__ void band_sums_kernel(float* __restrict__ partial,  // (bands, N)
-                                 const T* __restrict__ x,      // (T, N)
-                                 std::int64_t rows, std::int64_t columns) {
-  __shared__ float sums[kRowThreads][kColumnThreads + 1];
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x;
-  const std::int64_t first = blockIdx.y * kBandRows, last = min(first + kBandRows, rows);
-  float sum = 0.0f;
-  if (column < columns)
-    for (std::int64_t row = first + threadIdx.y; row < last; row += kRowThreads)
-      sum += to_float(x[row * columns + column]);
-  sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= columns) return;
-  for (int other = 1; other < kRowThreads; ++other) sum += sums[other][threadIdx.x];
-  partial[blockIdx.y * columns + column] = sum;
-}
-
-// Squares of one tensor's piece: enough for the multiprocessors, few enough for one block to add up.
-constexpr std::int64_t kPiece = std::int64_t{1} << 16;
-
-struct Piece {
+struct Array {
   const void* data;
   std::int64_t count;
-  bool is_bf16;
+  std::int32_t first_piece;
+  std::uint16_t is_bf16;
+  std::uint16_t vectors;  // whether its address suits packs
 };
 
-__global__ void squares_kernel(double* __restrict__ partial, const Piece* __restrict__ pieces) {
+// Sum over the threads of the block, for the first one.
+__device__ double block_sum_in_order(double sum) {
   __shared__ double sums[kThreads];
-  const Piece piece = pieces[blockIdx.x];
-  double sum = 0.0;
-  // Four elements in fp32, then into double: the double units are few.
-  const auto at = [&](std::int64_t i) {
-    if (i >= piece.count) return 0.0f;
-    const float value = piece.is_bf16 ? to_float(static_cast<const __nv_bfloat16*>(piece.data)[i])
-                                      : static_cast<const float*>(piece.data)[i];
-    return value * value;
-  };
-  for (std::int64_t i = threadIdx.x; i < piece.count; i += 4 * kThreads)
-    sum += static_cast<double>((at(i) + at(i + kThreads)) + (at(i + 2 * kThreads) + at(i + 3 * kThreads)));
   sums[threadIdx.x] = sum;
   for (int width = kThreads / 2; width > 0; width /= 2) {
     __syncthreads();
     if (threadIdx.x < width) sums[threadIdx.x] += sums[threadIdx.x + width];
   }
-  if (threadIdx.x == 0) partial[blockIdx.x] = sums[0];
+  return threadIdx.x == 0 ? sums[0] : 0.0;
 }
 
-__global__ void sums_kernel(double* __restrict__ partial, const float* __restrict__ x, std::int64_t count) {
-  __shared__ double sums[kThreads];
+// This thread's share. The squares of a pack are added in fp32, the packs in double.
+template <typename T>
+__device__ double squares_of(const T* __restrict__ from, int count, bool vectors) {
+  const T* const x = in_device_memory(from);
+  constexpr int kEach = kPack<T>;
+  double sum = 0.0;
+  const int whole = vectors ? count / kEach * kEach : 0;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x) * kEach; i < whole; i += kThreads * kEach) {
+    const Floats<kEach> values = load<kEach>(x + i);
+    float squares = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) squares += values.values[j] * values.values[j];
+    sum += static_cast<double>(squares);
+  }
+  for (int i = whole + static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+    const float value = to_float(x[i]);
+    sum += static_cast<double>(value * value);
+  }
+  return sum;
+}
+
+__global__ __launch_bounds__(kThreads) void squares_kernel(double* __restrict__ partial,
+                                                           const Array* __restrict__ arrays, int count) {
+  const auto piece = static_cast<std::int32_t>(blockIdx.x);
+  const Array array = arrays[entry_of(arrays, count, piece)];
+  const std::int64_t begin = (piece - array.first_piece) * kPiece;
+  const auto length = static_cast<int>(min(kPiece, array.count - begin));
+  const double sum = block_sum_in_order(
+      array.is_bf16 ? squares_of(static_cast<const __nv_bfloat16*>(array.data) + begin, length, array.vectors)
+                    : squares_of(static_cast<const float*>(array.data) + begin, length, array.vectors));
+  if (threadIdx.x == 0) partial[piece] = sum;
+}
+
+__global__ __launch_bounds__(kThreads) void sums_kernel(double* __restrict__ partial, const float* __restrict__ x,
+                                                        std::int64_t count) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   double sum = 0.0;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride)
     sum += static_cast<double>(x[i]);
-  sums[threadIdx.x] = sum;
-  for (int width = kThreads / 2; width > 0; width /= 2) {
-    __syncthreads();
-    if (threadIdx.x < width) sums[threadIdx.x] += sums[threadIdx.x + width];
-  }
-  if (threadIdx.x == 0) partial[blockIdx.x] = sums[0];
+  sum = block_sum_in_order(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-// The host adds the partial sums, in order.
-double total_of(Device& device, const double* partial, std::int64_t count) {
-  std::vector<double> sums(static_cast<std::size_t>(count));
-  copy(sums.data(), partial, sums.size() * sizeof(double), Copy::to_host, device.stream());
-  device.synchronize();
+// total = the partial sums, by one block.
+__global__ __launch_bounds__(kThreads) void total_kernel(double* __restrict__ total, const double* __restrict__ partial,
+                                                         int count) {
+  double sum = 0.0;
+#pragma unroll 8
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += partial[i];
+  sum = block_sum_in_order(sum);
+  if (threadIdx.x == 0) *total = sum;
+}
+
+// partial (count), and after it a place for their sum.
+double total_of(Device& device, double* partial, std::int64_t count) {
+  total_kernel<<<1, kThreads, 0, device.stream()>>>(partial + count, partial, static_cast<int>(count));
+  check_launch();
   double total = 0.0;
-  for (const double sum : sums) total += sum;
+  copy(&total, partial + count, sizeof total, Copy::to_host, device.stream());
+  device.synchronize();
   return total;
 }
 
@@ -174,47 +181,34 @@ void fill(Device& device, const Tensor& y, float value) {
   with_device_type(y.dtype, [&]<typename T>() { fill_with(device, static_cast<T*>(y.data), y.count(), value); });
 }
 
-void add_column_sums(Device& device, const Tensor& sum, const Tensor& x) {
-  const std::int64_t columns = sum.count(), rows = x.count() / columns;
-  if (rows == 0) return;
-  const std::int64_t bands = (rows + kBandRows - 1) / kBandRows;
-  auto* partial =
-      static_cast<float*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(bands * columns) * sizeof(float)));
-  const dim3 grid(blocks_for(columns, kColumnThreads), static_cast<unsigned int>(bands));
-  with_device_type(x.dtype, [&]<typename T>() {
-    band_sums_kernel<<<grid, dim3(kColumnThreads, kRowThreads), 0, device.stream()>>>(
-        partial, static_cast<const T*>(x.data), rows, columns);
-  });
-  check_launch();
-  float* out = sum.as<float>();
-  each(device, columns, [=] __device__(std::int64_t column) {
-    float total = 0.0f;
-    for (std::int64_t band = 0; band < bands; ++band) total += partial[band * columns + column];
-    out[column] += total;
-  });
-}
-
 double sum_of_squares(Device& device, std::span<const Tensor> tensors) {
-  std::vector<Piece> pieces;
-  for (const Tensor& tensor : tensors)
-    for (std::int64_t begin = 0; begin < tensor.count(); begin += kPiece)
-      pieces.push_back({static_cast<const std::byte*>(tensor.data) + begin * size_of(tensor.dtype),
-                        std::min(kPiece, tensor.count() - begin), tensor.dtype == DType::bf16});
-  if (pieces.empty()) return 0.0;
-  const std::size_t list = pieces.size() * sizeof(Piece);
-  auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, list + pieces.size() * sizeof(double)));
-  auto* partial = reinterpret_cast<double*>(scratch + list);
-  copy(scratch, pieces.data(), list, Copy::to_device, device.stream());
-  squares_kernel<<<static_cast<unsigned int>(pieces.size()), kThreads, 0, device.stream()>>>(
-      partial, reinterpret_cast<const Piece*>(scratch));
+  std::vector<Array> arrays;
+  arrays.reserve(tensors.size());
+  std::int64_t pieces = 0;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.count() == 0) continue;
+    arrays.push_back({.data = tensor.data,
+                      .count = tensor.count(),
+                      .first_piece = static_cast<std::int32_t>(pieces),
+                      .is_bf16 = tensor.dtype == DType::bf16,
+                      .vectors = aligned({tensor.data})});
+    pieces += (tensor.count() + kPiece - 1) / kPiece;
+  }
+  if (arrays.empty()) return 0.0;
+  require(pieces < std::numeric_limits<std::int32_t>::max(), "sum_of_squares: more elements than one launch takes");
+  auto* partial =
+      static_cast<double*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(pieces + 1) * sizeof(double)));
+  const Array* on_device = KernelTables::on_device(device, Table::sum_of_squares, arrays);
+  squares_kernel<<<static_cast<unsigned int>(pieces), kThreads, 0, device.stream()>>>(partial, on_device,
+                                                                                      static_cast<int>(arrays.size()));
   check_launch();
-  return total_of(device, partial, static_cast<std::int64_t>(pieces.size()));
+  return total_of(device, partial, pieces);
 }
 
 double sum(Device& device, const Tensor& x) {
   if (x.count() == 0) return 0.0;
   constexpr unsigned int kBlocks = 128;
-  auto* partial = static_cast<double*>(device.scratch(Scratch::kernel, kBlocks * sizeof(double)));
+  auto* partial = static_cast<double*>(device.scratch(Scratch::kernel, (kBlocks + 1) * sizeof(double)));
   sums_kernel<<<kBlocks, kThreads, 0, device.stream()>>>(partial, x.as<float>(), x.count());
   check_launch();
   return total_of(device, partial, kBlocks);

@@ -1,6 +1,8 @@
 // Shared by the GPU tests: the same tensors on the processor and on the GPU.
 #pragma once
 
+#include <cstring>
+
 #include "kernels/kernel_test.h"
 
 namespace filigree::testing {
@@ -26,6 +28,26 @@ class CudaTest : public ::testing::Test {
     OwnedTensor copy = cpu().memory().tensor(Purpose::workspace, device.dtype, device.shape);
     gpu().copy_to_host(copy.view().data, device);
     return copy;
+  }
+  // A copy one element further than memory is aligned, so that no address suits wide accesses.
+  struct Shifted {
+    OwnedTensor storage;
+    Tensor view;
+  };
+  Shifted on_gpu_shifted(const Tensor& host) {
+    Shifted copy{gpu().memory().tensor(Purpose::workspace, host.dtype, {host.count() + 1}), {}};
+    copy.view = copy.storage.view().slice(1, host.count()).reshaped(host.shape);
+    gpu().copy_from_host(copy.view, host.data);
+    return copy;
+  }
+  // Bit for bit.
+  void expect_same(const Tensor& on_gpu, const Tensor& reference, const std::string& what) {
+    ASSERT_EQ(on_gpu.bytes(), reference.bytes()) << what;
+    const OwnedTensor copy = on_cpu(on_gpu);
+    if (std::memcmp(copy.view().data, reference.data, reference.bytes()) == 0) return;
+    EXPECT_EQ(values_of(copy), values_of(reference))
+        << what;  // names the elements, unless they differ in signs of zero
+    ADD_FAILURE() << what << ": bytes differ";
   }
   // Each element of the GPU's result within the common tolerance of the processor's; both round to the tensor's type,
   // so that a sum between two of its values may become the one here and the other there.

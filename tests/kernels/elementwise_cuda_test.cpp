@@ -45,10 +45,14 @@ TEST_F(ElementwiseCuda, ColumnSumsMatchTheProcessor) {
          std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {3, 77}, {513, 32}, {2000, 768}}) {
       const OwnedTensor sums = random_tensor(cpu(), DType::f32, {columns}, 1);
       const OwnedTensor x = random_tensor(cpu(), dtype, {rows, columns}, 2);
-      const OwnedTensor gpu_sums = on_gpu(sums), gpu_x = on_gpu(x);
+      const OwnedTensor gpu_sums = on_gpu(sums), gpu_x = on_gpu(x), again = on_gpu(sums), odd = on_gpu(sums);
       add_column_sums(cpu(), sums, x);
       add_column_sums(gpu(), gpu_sums, gpu_x);
+      add_column_sums(gpu(), again, gpu_x);
+      add_column_sums(gpu(), odd, on_gpu_shifted(x).view);
       expect_equal(gpu_sums, sums, rows, 1.0, "sums");
+      expect_same(again, on_cpu(gpu_sums), "sums again");
+      expect_same(odd, on_cpu(gpu_sums), "sums at an odd address");
     }
 }
 
@@ -66,6 +70,15 @@ TEST_F(ElementwiseCuda, SumsOverTensorsMatchTheProcessorAndRepeat) {
   const double expected = sum_of_squares(cpu(), on_host), found = sum_of_squares(gpu(), on_device);
   EXPECT_NEAR(found, expected, 1e-6 * expected);
   EXPECT_EQ(sum_of_squares(gpu(), on_device), found);
+  // Another list, then the first one again; odd addresses.
+  EXPECT_NEAR(sum_of_squares(gpu(), on_device[7]), sum_of_squares(cpu(), on_host[7]), 1e-6 * 200003);
+  EXPECT_EQ(sum_of_squares(gpu(), on_device), found);
+  for (const Tensor& host_tensor : on_host)
+    if (host_tensor.count() > 0) {
+      const Shifted odd = on_gpu_shifted(host_tensor);
+      const double squares = sum_of_squares(cpu(), host_tensor);
+      EXPECT_NEAR(sum_of_squares(gpu(), odd.view), squares, 1e-6 * squares);
+    }
   EXPECT_NEAR(sum(gpu(), on_device[3]), sum(cpu(), on_host[3]), 1e-6 * 200003);
   fill(gpu(), on_device[1], std::numeric_limits<float>::infinity());
   EXPECT_FALSE(std::isfinite(sum_of_squares(gpu(), on_device)));

@@ -75,20 +75,48 @@ class MatmulCuda : public CudaTest {
   }
 };
 
+// `a` as columns 128 to 320 of a wider matrix, whose other columns must not matter.
+TEST_F(MatmulCuda, AStridedOperand) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool transpose : {false, true}) {
+      const std::int64_t depth = transpose ? 96 : 192, rows = transpose ? 192 : 96;
+      const OwnedTensor wide = random_tensor(cpu(), dtype, {96, 448}, 1);
+      const OwnedTensor part = cpu().memory().tensor(Purpose::workspace, dtype, {96, 192});
+      const std::size_t element = size_of(dtype);
+      for (std::size_t row = 0; row < 96; ++row)
+        std::memcpy(static_cast<std::byte*>(part.view().data) + row * 192 * element,
+                    static_cast<const std::byte*>(wide.view().data) + (row * 448 + 128) * element, 192 * element);
+      const OwnedTensor b = random_tensor(cpu(), dtype, {depth, 80}, 2);
+      const OwnedTensor y = random_tensor(cpu(), DType::f32, {rows, 80}, 3);
+      const OwnedTensor gpu_wide = on_gpu(wide), gpu_b = on_gpu(b), gpu_y = on_gpu(y);
+      matmul(cpu(), {.y = y, .a = part, .b = b, .transpose_a = transpose});
+      const Tensor strided{static_cast<std::byte*>(gpu_wide.view().data) + 128 * element, dtype, {96, 192}};
+      matmul(gpu(), {.y = gpu_y, .a = strided, .b = gpu_b, .transpose_a = transpose, .a_stride = 448});
+      expect_equal(gpu_y, y, depth, 1.0, transpose ? "strided, transposed" : "strided");
+    }
+}
+
 TEST_F(MatmulCuda, MatchesTheProcessorForAllTypesAndOptions) {
-  gpu().set_deterministic(true);  // no search: there are 864 products
-  for (const auto& [rows, columns, depth] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1},
-                                                                                     {3, 5, 7},
-                                                                                     {1, 33, 64},
-                                                                                     {8, 1, 96},
-                                                                                     {16, 8, 1},
-                                                                                     {65, 67, 129},
-                                                                                     {64, 72, 136},
-                                                                                     {4, 6, 0},
-                                                                                     {0, 3, 2}})
+  gpu().set_deterministic(true);  // no search: there are 672 products
+  for (const auto& [rows, columns, depth] : std::vector<std::array<std::int64_t, 3>>{
+           {1, 1, 1}, {3, 5, 7}, {1, 33, 64}, {8, 1, 96}, {16, 8, 1}, {65, 67, 129}, {64, 72, 136}})
     for (const auto& types : kTypes)
       for (int options = 0; options < 16; ++options)
         for (const float scale : {1.0f, 0.5f}) run(with_options(rows, columns, depth, types, options, scale));
+}
+
+TEST_F(MatmulCuda, AnEmptySumIsTheBias) {
+  const OwnedTensor y = random_tensor(cpu(), DType::f32, {4, 6}, 1), bias = random_tensor(cpu(), DType::f32, {6}, 2);
+  for (const bool accumulate : {false, true}) {
+    const OwnedTensor gpu_y = on_gpu(y), gpu_bias = on_gpu(bias);
+    const auto product = [&](Device& device, const Tensor& to, const Tensor& add) {
+      const Tensor a = {to.data, DType::f32, {4, 0}}, b = {to.data, DType::f32, {0, 6}};
+      matmul(device, {.y = to, .a = a, .b = b, .bias = add, .accumulate = accumulate});
+    };
+    product(cpu(), y, bias);
+    product(gpu(), gpu_y, gpu_bias);
+    EXPECT_EQ(values_of(on_cpu(gpu_y)), values_of(y));
+  }
 }
 
 TEST_F(MatmulCuda, ASearchLeavesTheRightResult) {

@@ -1,5 +1,5 @@
 // Small vector operations. All bitwise reproducible and independent of the thread count: sums are taken over fixed
-// chunks of 4096 elements, and the chunks' sums in order.
+// chunks (of 4096 elements on the CPU, more on a GPU), and the chunks' sums in order.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ void fill(Device& device, const Tensor& y, float value);
 // sum (N) fp32 += over t of x (T, N), fp32 or bf16: the bias gradient.
 void add_column_sums(Device& device, const Tensor& sum, const Tensor& x);
 // Sum of squares over all tensors, fp32 or bf16 values, in double. NaN or infinity when a value is not finite. On a GPU
-// one launch for all of them, after which the host waits.
+// one launch for all of them, after which the host waits; there packs of 16 bytes are squared and added in fp32 first.
 double sum_of_squares(Device& device, std::span<const Tensor> tensors);
 inline double sum_of_squares(Device& device, const Tensor& x) {
   return sum_of_squares(device, std::span(&x, 1));
@@ -29,7 +29,7 @@ inline double sum_of_squares(Device& device, const Tensor& x) {
 // Sum of fp32 values, in double and in order of the elements on the CPU. The host waits for a GPU.
 double sum(Device& device, const Tensor& x);
 
-namespace cuda {  // the same on a GPU: elementwise_cuda.cu; called by the functions above
+namespace cuda {  // the same on a GPU: elementwise_cuda.cu, column_sums_cuda.cu; called by the functions above
 void add(Device& device, const Tensor& y, const Tensor& x);
 void convert(Device& device, const Tensor& y, const Tensor& x);
 void scale(Device& device, const Tensor& y, float factor);

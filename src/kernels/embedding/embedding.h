@@ -3,7 +3,8 @@
 //   y[b, s] = table[token[b, s]] + positions[start + s]
 //
 // Tables and y share one type, fp32 or bf16; gradients of tables are fp32 and accumulate. Backward is bitwise
-// reproducible and independent of the thread count: each table entry is summed in token order by one thread.
+// reproducible and independent of the thread count: each table entry is summed in token order by one thread, on a GPU
+// cut into pieces of at most 32 tokens, whose places depend on the tokens alone.
 // Token ids must be in [0, V): the loader has checked them.
 #pragma once
 

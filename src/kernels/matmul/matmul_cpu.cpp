@@ -26,6 +26,7 @@ void check(const MatmulArgs& args, std::int64_t rows, std::int64_t columns, std:
   require(args.a.dtype == args.b.dtype, "matmul: operands of two types");
   require(args.bias.empty() || args.bias.dtype == DType::f32, "matmul: the bias is fp32");
   require(args.y.dtype == DType::f32 || args.a.dtype == DType::bf16, "matmul: a bf16 result needs bf16 operands");
+  require(args.bias.empty() || args.bias.dtype == DType::f32, "matmul: the bias is fp32");
 }
 
 }  // namespace

@@ -29,11 +29,11 @@ std::uint32_t alignment_of(const void* data) {
   return static_cast<std::uint32_t>(std::min<std::uintptr_t>(address & -address, 256));
 }
 
-// A row-major matrix as cuBLASLt sees it.
-CublasLtLayout layout(DType dtype, std::int64_t rows, std::int64_t columns) {
+// A row-major matrix as cuBLASLt sees it; stride: elements between its rows, if they are not its columns alone.
+CublasLtLayout layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride = 0) {
   cublasLtMatrixLayout_t made = nullptr;
   check(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<std::uint64_t>(columns),
-                                   static_cast<std::uint64_t>(rows), columns));
+                                   static_cast<std::uint64_t>(rows), stride == 0 ? columns : stride));
   return CublasLtLayout(made);
 }
 
@@ -60,8 +60,8 @@ MatmulPlan describe(const MatmulShape& shape, BiasForm bias) {
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose_a);
   if (bias == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
   plan.y = layout(shape.result, shape.rows, shape.columns);
-  plan.a = shape.transpose_a ? layout(shape.operands, shape.depth, shape.rows)
-                             : layout(shape.operands, shape.rows, shape.depth);
+  plan.a = shape.transpose_a ? layout(shape.operands, shape.depth, shape.rows, shape.a_stride)
+                             : layout(shape.operands, shape.rows, shape.depth, shape.a_stride);
   plan.b = shape.transpose_b ? layout(shape.operands, shape.columns, shape.depth)
                              : layout(shape.operands, shape.depth, shape.columns);
   return plan;
@@ -99,12 +99,13 @@ Candidates candidates(cublasLtHandle_t handle, const MatmulPlan& plan, const Mat
   return found;
 }
 
+// An algorithm without such a setting does not split.
 bool splits_depth(const cublasLtMatmulAlgo_t& algorithm) {
-  std::uint32_t scheme = 0;
+  std::uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
   std::size_t written = 0;
-  check(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme),
-                                             &written));
-  return scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
+  const cublasStatus_t status = cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                                     &scheme, sizeof(scheme), &written);
+  return status == CUBLAS_STATUS_SUCCESS && scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
 class Stopwatch {
@@ -140,67 +141,68 @@ class Stopwatch {
 // The least of some measurements: one of a long product, whose time varies little, three of a batch of short ones.
 template <typename Body>
 float best_time(const Stopwatch& stopwatch, const Body& run) {
-  constexpr float kLong = 1.0f, kBatch = 0.2f;  // ms
-  stopwatch.time(1, run);                       // loads the kernel
+  constexpr float kLong = 1.0f, kBatch = 0.2f, kShortest = 1e-3f;  // ms
   float best = stopwatch.time(1, run);
   if (best > kLong) return best;
-  const int count = std::clamp(static_cast<int>(kBatch / best), 1, 20);
+  const int count = std::clamp(static_cast<int>(kBatch / std::max(best, kShortest)), 1, 20);
   for (int repeat = 0; repeat < 3; ++repeat) best = std::min(best, stopwatch.time(count, run));
   return best;
 }
 
-// Takes the fastest of `found` into the plan; false when none of them runs. Times on the real operands. A product that
-// accumulates goes to a spare y, since its own must be added to once; without room for one nothing is timed.
+bool usable(const cublasLtMatmulHeuristicResult_t& candidate) {
+  return candidate.state == CUBLAS_STATUS_SUCCESS && candidate.workspaceSize <= kMostWorkspace;
+}
+
+void take(MatmulPlan& plan, const cublasLtMatmulHeuristicResult_t& candidate) {
+  plan.algorithm = candidate.algo;
+  plan.workspace = candidate.workspaceSize;
+}
+
+// Takes the fastest of `found` into the plan; false when none of them runs. Times on the real operands, into `y`.
 bool choose_by_time(Device& device, cublasLtHandle_t handle, MatmulPlan& plan, const Candidates& found,
-                    const MatmulArgs& args, const void* bias, void* workspace) {
-  Buffer spare;
-  const auto y_bytes = static_cast<std::int64_t>(args.y.bytes());
-  if (plan.reads_y && found.count > 1 && free_bytes() > y_bytes)
-    spare = device.memory().allocate(Purpose::workspace, args.y.bytes());
-  const bool times = found.count > 1 && (!plan.reads_y || !spare.empty());
-  void* y = plan.reads_y ? spare.data() : args.y.data;
+                    const MatmulArgs& args, void* y, const void* bias, void* workspace) {
+  constexpr float kNone = std::numeric_limits<float>::infinity();
   const Stopwatch stopwatch(device.stream());
-  float best = std::numeric_limits<float>::infinity();
+  float best = kNone;
   const auto begin = std::chrono::steady_clock::now();
   for (const auto& candidate : found.all()) {
-    if (candidate.state != CUBLAS_STATUS_SUCCESS || candidate.workspaceSize > kMostWorkspace) continue;
-    float time = 0.0f;
-    if (times) {
-      if (best < std::numeric_limits<float>::infinity() && std::chrono::steady_clock::now() - begin > kSearchTime)
-        break;
-      cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-      const auto run = [&] {
-        const cublasStatus_t result = launch_matmul(handle, plan, candidate.algo, args, y, bias, workspace,
-                                                    candidate.workspaceSize, device.stream());
-        if (result != CUBLAS_STATUS_SUCCESS) status = result;
-      };
-      time = best_time(stopwatch, run);
-      if (status != CUBLAS_STATUS_SUCCESS) continue;
-    }
-    if (time < best) {
-      best = time;
-      plan.algorithm = candidate.algo;
-      plan.workspace = candidate.workspaceSize;
-    }
-    if (!times) break;
+    if (best < kNone && std::chrono::steady_clock::now() - begin > kSearchTime) break;
+    const auto run = [&] {
+      return launch_matmul(handle, plan, candidate.algo, args, y, bias, workspace, candidate.workspaceSize,
+                           device.stream());
+    };
+    if (!usable(candidate) || run() != CUBLAS_STATUS_SUCCESS) continue;  // the first run also loads the kernel
+    device.synchronize();
+    const float time = best_time(stopwatch, run);
+    if (time >= best) continue;
+    best = time;
+    take(plan, candidate);
   }
-  return best < std::numeric_limits<float>::infinity();
+  return best < kNone;
 }
 
 // The first that does not split the sum over K; where all do, the first: its parts are added in a fixed order too.
 bool choose_by_rule(MatmulPlan& plan, const Candidates& found) {
-  const cublasLtMatmulHeuristicResult_t* chosen = nullptr;
-  for (const auto& candidate : found.all()) {
-    if (candidate.state != CUBLAS_STATUS_SUCCESS || candidate.workspaceSize > kMostWorkspace) continue;
-    if (chosen == nullptr) chosen = &candidate;
-    if (splits_depth(candidate.algo)) continue;
-    chosen = &candidate;
-    break;
-  }
-  if (chosen == nullptr) return false;
-  plan.algorithm = chosen->algo;
-  plan.workspace = chosen->workspaceSize;
+  const auto whole = [](const auto& candidate) { return usable(candidate) && !splits_depth(candidate.algo); };
+  const auto all = found.all();
+  auto chosen = std::find_if(all.begin(), all.end(), whole);
+  if (chosen == all.end()) chosen = std::find_if(all.begin(), all.end(), usable);
+  if (chosen == all.end()) return false;
+  take(plan, *chosen);
   return true;
+}
+
+// A product that adds to y is timed on a spare y, because its own may be added to only once.
+bool choose(Device& device, cublasLtHandle_t handle, MatmulPlan& plan, const Candidates& found, const MatmulArgs& args,
+            const void* bias, void* workspace) {
+  Buffer spare;
+  if (plan.reads_y && !device.deterministic()) {
+    const auto bytes = static_cast<std::int64_t>(args.y.bytes());
+    if (free_bytes() > bytes) spare = device.memory().allocate(Purpose::workspace, args.y.bytes());
+  }
+  if (device.deterministic() || (plan.reads_y && spare.empty())) return choose_by_rule(plan, found);
+  void* y = plan.reads_y ? spare.data() : args.y.data;
+  return choose_by_time(device, handle, plan, found, args, y, bias, workspace);
 }
 
 }  // namespace
@@ -217,6 +219,7 @@ MatmulShape matmul_shape(const Device& device, const MatmulArgs& args) {
           .bias = !args.bias.empty(),
           .scaled = args.scale != 1.0f,
           .deterministic = device.deterministic(),
+          .a_stride = args.a_stride,
           .y_alignment = alignment_of(args.y.data),
           .a_alignment = alignment_of(args.a.data),
           .b_alignment = alignment_of(args.b.data),
@@ -245,10 +248,7 @@ MatmulPlan plan_matmul(Device& device, cublasLtHandle_t handle, const MatmulShap
     const void* bias = bias_bytes != 0 ? scratch : args.bias.data;
     if (form == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     const Candidates found = candidates(handle, plan, shape);
-    const bool chosen = shape.deterministic
-                            ? choose_by_rule(plan, found)
-                            : choose_by_time(device, handle, plan, found, args, bias, scratch + bias_bytes);
-    if (chosen) return plan;
+    if (choose(device, handle, plan, found, args, bias, scratch + bias_bytes)) return plan;
   }
   throw Error("matmul: cuBLASLt has no algorithm for y " + to_string(args.y.shape) + " " +
               std::string(name_of(shape.result)) + ", a " + to_string(args.a.shape) + ", b " + to_string(args.b.shape) +

@@ -43,6 +43,7 @@ struct MatmulShape {
   bool bias = false;
   bool scaled = false;
   bool deterministic = false;
+  std::int64_t a_stride = 0;
   std::uint32_t y_alignment = 0;
   std::uint32_t a_alignment = 0;
   std::uint32_t b_alignment = 0;

@@ -51,7 +51,8 @@ int read_code(std::uint16_t metadata) {
   static constexpr auto kDigits = [] {
     std::array<int, 16> digits{};
     digits.fill(-1);
-    for (int pattern = 0; pattern < 6; ++pattern) digits[group_metadata(kGroupPatterns[pattern])] = pattern;
+    for (int which = 0; which < 6; ++which)
+      digits[group_metadata(group_pattern(static_cast<std::uint32_t>(which)))] = which;
     return digits;
   }();
   int code = 0;

@@ -16,14 +16,19 @@ namespace filigree {
 
 inline constexpr int kWordEntries = 16;
 inline constexpr std::uint32_t kWordPatterns = 6 * 6 * 6 * 6;
-// The six patterns of a group, as mask bits.
-inline constexpr std::uint32_t kGroupPatterns[6] = {0b0011, 0b0101, 0b1001, 0b0110, 0b1010, 0b1100};
+// The tables of the following functions are numbers of four bits an entry: kernels call them too, and have no arrays of
+// the host's.
 
-// The metadata of a group, from its mask bits. Sixteen of four bits each, so that a kernel needs no memory for them.
+// The six patterns of a group, as mask bits: 0011 0101 1001 0110 1010 1100.
+constexpr std::uint32_t group_pattern(std::uint32_t which) {
+  return 0xca6953u >> (4 * which) & 15u;
+}
+// The metadata of a group, from its mask bits.
 constexpr std::uint32_t group_metadata(std::uint32_t bits) {
   constexpr std::uint64_t kTable = [] {
     std::uint64_t table = 0;
-    for (const std::uint32_t kept : kGroupPatterns) {
+    for (std::uint32_t which = 0; which < 6; ++which) {
+      const std::uint32_t kept = group_pattern(which);
       std::uint64_t left = 0, right = 3;
       while ((kept >> left & 1) == 0) ++left;
       while ((kept >> right & 1) == 0) --right;
@@ -42,7 +47,7 @@ constexpr std::uint32_t word_metadata(std::uint32_t bits) {
 // Mask bits of 16 entries that spell `code`, below kWordPatterns, and back; -1: no pattern of 2:4.
 constexpr std::uint32_t spelled_bits(std::uint32_t code) {
   std::uint32_t bits = 0;
-  for (int group = 0; group < 4; ++group, code /= 6) bits |= kGroupPatterns[code % 6] << 4 * group;
+  for (int group = 0; group < 4; ++group, code /= 6) bits |= group_pattern(code % 6) << 4 * group;
   return bits;
 }
 int read_code(std::uint16_t metadata);

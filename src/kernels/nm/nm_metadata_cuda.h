@@ -2,6 +2,7 @@
 // stream; exact and reproducible.
 #pragma once
 
+#include "core/device.h"
 #include "kernels/nm/nm_format.h"
 #include "kernels/nm/nm_metadata.h"
 

@@ -6,7 +6,8 @@
 //   RMSNorm    y = s · rstd · gain,                      rstd = 1 / sqrt(mean(s²) + epsilon)
 //
 // Activations fp32 or bf16; gain, bias, statistics and their gradients fp32; arithmetic fp32. Statistics are taken of s
-// as it is stored. Bitwise reproducible, independent of the thread count.
+// as it is stored. Bitwise reproducible, independent of the thread count: gradients of gain and bias are summed over bands
+// of rows, whose cuts depend on the shape alone.
 #pragma once
 
 #include "core/device.h"
@@ -43,7 +44,7 @@ struct NormBackwardArgs {
 };
 void norm_backward(Device& device, const NormBackwardArgs& args);
 
-namespace cuda {  // the same on a GPU: norm_cuda.cu; called by the functions above
+namespace cuda {  // the same on a GPU: norm_cuda.cu, norm_backward_cuda.cu; called by the functions above
 void norm_forward(Device& device, const NormForwardArgs& args);
 void norm_backward(Device& device, const NormBackwardArgs& args);
 }  // namespace cuda

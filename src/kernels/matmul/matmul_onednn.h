@@ -1,5 +1,5 @@
-// oneDNN's matrix product behind a header without oneDNN types. Built once per shape, types and options, and kept in the
-// Device.
+// oneDNN's matrix product behind a header without oneDNN types. Built once per shape, types and options, and kept in
+// the Device.
 #pragma once
 
 #include "kernels/matmul/matmul.h"

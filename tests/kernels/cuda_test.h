@@ -17,9 +17,9 @@ class CudaTest : public ::testing::Test {
   Device& cpu() { return *cpu_; }
   Device& gpu() { return *cuda_; }
 
-  // A copy on the GPU; an empty tensor stays one.
+  // A copy on the GPU; an empty tensor stays one, of its shape.
   OwnedTensor on_gpu(const Tensor& host) {
-    if (host.empty()) return {};
+    if (host.empty()) return {Buffer(), host.dtype, host.shape};
     OwnedTensor copy = gpu().memory().tensor(Purpose::workspace, host.dtype, host.shape);
     gpu().copy_from_host(copy, host.data);
     return copy;

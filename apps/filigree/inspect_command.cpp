@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "data/training_data.h"
 #include "io/config_toml.h"
+#include "io/model_presets.h"
 #include "report/format.h"
 #include "train/model_loading.h"
 #include "train/summary.h"
@@ -73,9 +75,12 @@ void run(const Options& options) {
   std::string checks;
   if (is_config) {
     config = read_config(options.path, options.overrides);
-    require_user(
-        config.model.vocab > 0,
-        options.path + ": model.vocab is not given, and without data it is not known; add --set model.vocab=NUMBER");
+    if (config.model.vocab == 0) config.model.vocab = padded_vocab(known_vocab(config.data));
+    require_user(config.model.vocab > 0,
+                 options.path +
+                     ": model.vocab is not given, and the data of data.train, which would say it, is not there; prepare "
+                     "it, or add --set model.vocab=NUMBER");
+    check_config(config);  // a sparse head's outputs are known only now
   } else {
     const auto device = Device::cpu();
     const LoadedModel loaded = load_model(*device, options.path, options.overrides);

@@ -128,6 +128,19 @@ std::vector<fs::path> expand_glob(const std::string& pattern) {
   return paths;
 }
 
+std::int64_t known_vocab(const DataConfig& config) {
+  for (const std::string& pattern : config.train)
+    for (const fs::path& path : expand_glob(pattern))
+      for (const fs::path& folder : {path, folder_of(path)})
+        if ((folder == path || path.extension() == ".bin") && has_info(folder)) return read_data_info(folder).vocab;
+  if (config.tokenizer.empty()) return 0;
+  const TokenizerSpec spec = parse_tokenizer_spec(config.tokenizer);
+  if (spec.kind == TokenizerSpec::Kind::train_sentencepiece) return spec.vocab;
+  std::error_code error;
+  if (spec.kind == TokenizerSpec::Kind::file && !fs::exists(spec.file, error)) return 0;
+  return make_tokenizer(spec, {})->vocab_size();
+}
+
 TrainingData find_training_data(const DataConfig& config, const TrainingDataOptions& options) {
   require_user(!config.train.empty(), "data.train is missing: name token shards or text");
   Named train = resolve(config.train, "train");

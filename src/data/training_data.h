@@ -41,6 +41,10 @@ struct TrainingDataOptions {
 // naming the key where nothing matches, shards and text are mixed, or data.tokenizer is not the one of the shards.
 TrainingData find_training_data(const DataConfig& config, const TrainingDataOptions& options);
 
+// The number of the tokenizer's entries, as far as it is known before any text is read: from the data.json of the folder
+// that data.train names, else from data.tokenizer; 0 where neither says.
+std::int64_t known_vocab(const DataConfig& config);
+
 // The paths that match `pattern` (*, ?, [...]), sorted; the pattern itself where it is a path that exists.
 std::vector<std::filesystem::path> expand_glob(const std::string& pattern);
 

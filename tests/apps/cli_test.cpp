@@ -87,6 +87,14 @@ TEST_F(Program, PreparesAFolderAndTrainsOnIt) {
   EXPECT_EQ(continued.code, 0) << continued.err;
 }
 
+TEST_F(Program, InspectTakesTheVocabularyFromTheData) {
+  EXPECT_NE(program({"inspect", config_}).out.find("vocabulary 257"), std::string::npos) << "of data.tokenizer";
+  ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
+  const auto ended = program({"inspect", "configs/quickstart-slope.toml", "--set", "data.train=data/train*.bin"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("vocabulary 300"), std::string::npos) << ended.out;
+}
+
 TEST_F(Program, InspectsConfigurationsOfEverySize) {
   for (const char* name :
        {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope"}) {

@@ -47,6 +47,24 @@ class TrainingDataTest : public ::testing::Test {
   std::filesystem::path run_ = folder_.path() / "run";
 };
 
+TEST_F(TrainingDataTest, TheVocabularyIsKnownBeforeAnyTextIsRead) {
+  prepared("d", "spm:300");
+  const auto known = [](const std::string& train, const std::string& tokenizer) {
+    DataConfig config;
+    config.train = {train};
+    config.tokenizer = tokenizer;
+    return known_vocab(config);
+  };
+  EXPECT_EQ(known(path("d"), ""), 300);
+  EXPECT_EQ(known(path("d/train*.bin"), ""), 300);
+  EXPECT_EQ(known(path("d"), "bytes"), 300) << "the data's own number counts";
+  EXPECT_EQ(known(path("nothing*.bin"), ""), 0);
+  EXPECT_EQ(known(path("nothing.txt"), "bytes"), 257);
+  EXPECT_EQ(known(path("nothing.txt"), "spm:512"), 512);
+  EXPECT_EQ(known(path("nothing.txt"), path("d/tokenizer.model")), 300);
+  EXPECT_EQ(known(path("nothing.txt"), path("absent.model")), 0);
+}
+
 TEST_F(TrainingDataTest, ADataFolderHasEverything) {
   const DataInfo info = prepared("d");
   const TrainingData data = find({path("d")});

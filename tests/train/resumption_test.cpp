@@ -47,7 +47,7 @@ TEST(RateChange, NamesBothRates) {
   EXPECT_EQ(
       rate_change(saved, longer, 100),
       "train.steps is 200 and was 100, which changes the schedule: the learning rate in step 100 was 3.05e-07 and "
-      "would now be 0.000549, so it jumps");
+      "would now be 0.000550, so it jumps");
   EXPECT_EQ(rate_change(config_with({"train.schedule=constant"}),
                         config_with({"train.schedule=constant", "train.steps=200"}), 100),
             "");

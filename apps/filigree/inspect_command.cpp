@@ -31,6 +31,18 @@ std::int64_t activation_batch(const Config& config, Mode mode) {
   return config.train.micro_batch > 0 ? config.train.micro_batch : config.train.batch_tokens / config.model.context;
 }
 
+// Of a configuration that leaves it to the tokenizer: what training will take.
+std::int64_t planned_vocab(const DataConfig& data, const std::string& path) {
+  std::string reason = "the shards of data.train do not say what made them";
+  try {
+    if (const std::int64_t entries = tokenizer_entries(data); entries > 0) return padded_vocab(entries);
+  } catch (const UserError& error) {
+    reason = error.what();
+  }
+  throw UserError(path + ": model.vocab is not given, and the data does not tell it (" + reason +
+                  "); add --set model.vocab=NUMBER");
+}
+
 void print(const ModelSummary& summary, const Config& config, const std::string& checks) {
   fmt::print("{} layers, width {}, {} heads, vocabulary {}, context {}; {}\n", config.model.layers, config.model.width,
              config.model.heads, config.model.vocab, config.model.context, name_of(config.run.precision));
@@ -49,6 +61,8 @@ void print(const ModelSummary& summary, const Config& config, const std::string&
                    : fmt::format("{:.3f}", static_cast<double>(row.bytes) / static_cast<double>(row.dense_bytes)));
   fmt::print("{:<14} {:>14} {:>14} {:>7.3f}\n", "total", bytes(summary.bytes()), bytes(summary.dense_bytes()),
              static_cast<double>(summary.bytes()) / static_cast<double>(summary.dense_bytes()));
+  if (summary.dense_steps > 0) fmt::print("{}\n", dense_phase_note(summary));
+  fmt::print("{}\n", workspace_note(summary));
   fmt::print("sparse layers alone, adapters apart: {:.4f} of dense\n", summary.sparse_layers_ratio);
   if (!checks.empty()) fmt::print("{}\n", checks);
 }
@@ -78,12 +92,7 @@ void run(const Options& options) {
   std::string checks;
   if (is_config) {
     config = read_config(options.path, options.overrides);
-    if (config.model.vocab == 0) config.model.vocab = padded_vocab(known_vocab(config.data));
-    require_user(
-        config.model.vocab > 0,
-        options.path +
-            ": model.vocab is not given, and the data of data.train, which would say it, is not there; prepare "
-            "it, or add --set model.vocab=NUMBER");
+    if (config.model.vocab == 0) config.model.vocab = planned_vocab(config.data, options.path);
     check_config(config);  // a sparse head's outputs are known only now
   } else {
     const auto device = Device::cpu();

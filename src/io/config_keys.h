@@ -64,9 +64,6 @@ std::string value_problem(const ConfigKey& key, const ConfigValue& value);
 // As it stands in a file: 1.0, "dense", ["a", "b"].
 std::string toml_value(const ConfigValue& value);
 
-// Whether a tokenizer is named by a rule instead of a file: "bytes", "spm:8192".
-bool is_tokenizer_rule(std::string_view text);
-
 // The known key that `name` was probably meant to be: another word for it, a few letters apart, or the one containing
 // the other; "" where none is near.
 std::string_view closest_config_key(std::string_view name);

@@ -12,6 +12,7 @@
 #include "io/config_keys.h"
 #include "io/config_toml.h"
 #include "io/model_presets.h"
+#include "io/tokenizer_rule.h"
 
 namespace filigree {
 
@@ -269,7 +270,8 @@ class Reader {
 
   static void make_absolute(ConfigValue& value, const fs::path& folder) {
     const auto absolute = [&](std::string& text) {
-      if (!text.empty() && !is_tokenizer_rule(text)) text = (folder / text).lexically_normal().string();
+      const bool rule = text == "bytes" || sentencepiece_vocab(text);  // of a tokenizer
+      if (!text.empty() && !rule) text = (folder / text).lexically_normal().string();
     };
     if (auto* text = std::get_if<std::string>(&value)) absolute(*text);
     if (auto* list = std::get_if<std::vector<std::string>>(&value))

@@ -5,6 +5,7 @@
 #include "io/config_keys.h"
 #include "io/layer_pattern.h"
 #include "io/model_presets.h"
+#include "io/tokenizer_rule.h"
 
 namespace filigree {
 
@@ -121,11 +122,15 @@ bool is_layer_pattern(std::string_view text) {
   return layer_pattern_problem(text).empty();
 }
 bool is_tokenizer(std::string_view text) {
-  return !text.starts_with("spm:") || is_tokenizer_rule(text);
+  return !is_sentencepiece_rule(text) || sentencepiece_vocab(text);
 }
 bool is_not_empty(std::string_view text) {
   return !text.empty();
 }
+
+static_assert(kSmallestSentencePieceVocab == 259 && kLargestSentencePieceVocab == 1'000'000);
+constexpr std::string_view kTokenizerForm =
+    "\"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the bytes and three more) to 1000000, or a tokenizer's file";
 
 constexpr std::string_view kNoMethod = "this weight method";
 
@@ -180,7 +185,7 @@ std::vector<ConfigKey> make_keys() {
                    is_not_empty, "a path or glob in quotes, or a list of them")));
   add(path(checked(
       key<&Config::data, &DataConfig::tokenizer>("data.tokenizer", "how text becomes tokens; \"\": as the shards say"),
-      is_tokenizer, "\"bytes\", \"spm:VOCAB\" with VOCAB from 1 to 1000000, or a tokenizer's file")));
+      is_tokenizer, kTokenizerForm)));
 
   add(required(
       resumable(ranged(key<&Config::train, &TrainConfig::steps>("train.steps", "optimizer steps"), 1, kMaxSteps))));
@@ -276,19 +281,6 @@ std::vector<ConfigKey> make_keys() {
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> keys = make_keys();
   return keys;
-}
-
-bool is_tokenizer_rule(std::string_view text) {
-  if (text == "bytes") return true;
-  if (!text.starts_with("spm:")) return false;
-  const std::string_view digits = text.substr(4);
-  if (digits.empty() || digits.size() > 7 || digits[0] == '0') return false;
-  std::int64_t vocab = 0;
-  for (const char digit : digits) {
-    if (digit < '0' || digit > '9') return false;
-    vocab = 10 * vocab + (digit - '0');
-  }
-  return vocab <= 1000000;
 }
 
 }  // namespace filigree

@@ -132,7 +132,7 @@ void Block::backward(Device& device, const Activations& activations, const Block
   if (activations.recompute() == Recompute::activation)
     activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
 
-  const Tensor dhidden = activations.wide_gradient(tokens, kept.hidden.shape[-1]);
+  const Tensor dhidden = activations.wide_gradient(device, tokens, kept.hidden.shape[-1]);
   down_->backward(device, dhidden, dsum, kept.hidden, accumulate);
   const Tensor& dup = kept.up;  // in place: nothing reads the pre-activation after this
   activation_backward(device, {.kind = activation_, .dx = dup, .dy = dhidden, .x = kept.up});
@@ -143,7 +143,7 @@ void Block::backward(Device& device, const Activations& activations, const Block
   if (renorm) norm1_.forward(device, kept.normed1, {}, {}, {}, kept.sum1, {});
   const Tensor dattended = activations.narrow_gradient(tokens, kept.attended.shape[-1]);
   out_->backward(device, dattended, dsum, kept.attended, accumulate);
-  const Tensor dqkv = activations.wide_gradient(tokens, kept.qkv.shape[-1]);
+  const Tensor dqkv = activations.wide_gradient(device, tokens, kept.qkv.shape[-1]);
   const auto by_sequence = [&](const Tensor& tensor) { return tensor.reshaped({batch, sequence, tensor.shape[-1]}); };
   attention_backward(device, {.dqkv = by_sequence(dqkv),
                               .dout = by_sequence(dattended),

@@ -217,6 +217,11 @@ TrainOutcome Trainer::run() {
     const std::int64_t done = step + 1;
     const bool last = done == steps;
     if (val_view_ && (last || (config_.eval.every > 0 && done % config_.eval.every == 0))) evaluate(done);
+    // The first step of a phase, and the first evaluation, make the workspace as large as it will be.
+    if (const std::int64_t bytes = device_->memory().bytes(Purpose::workspace); bytes != workspace_) {
+      workspace_ = bytes;
+      write_summary();
+    }
     const bool stop = interrupt_requested();
     if (last || stop || done % checkpoint_every == 0) save_checkpoint(done);
     if (stop && !last) {
@@ -337,7 +342,8 @@ void Trainer::save_checkpoint(std::int64_t step) {
 }
 
 void Trainer::write_summary() {
-  const ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
+  ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
+  summary.workspace_bytes = workspace_;
   write_file_atomically(folder_.path() / "inspect.json", to_json(summary));
   // A resumed run was not timed again: its figures are those that stand there.
   if (first_step_ > 0 && fs::exists(folder_.path() / "plans.json")) return;

@@ -60,6 +60,7 @@ class Trainer {
   std::int64_t sparse_start_ = 0, adapter_start_ = 0;  // steps at which the phases begin, or began
   std::int64_t sequences_ = 0;                         // of a batch
   std::int64_t skipped_ = 0;                           // steps in a row without an update
+  std::int64_t workspace_ = 0;                         // bytes of it after the last step; 0 before the first
 
   std::unique_ptr<Device> device_;
   TrainingData data_;

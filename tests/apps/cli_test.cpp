@@ -98,7 +98,9 @@ TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto summary = nlohmann::json::parse(inspected.out);
   EXPECT_LT(summary.at("memory").at("sparse_layers_ratio").get<double>(), 0.7);
   EXPECT_LT(summary.at("parameters").at("kept"), summary.at("parameters").at("dense"));
-  EXPECT_NE(program({"inspect", "run"}).out.find("all as their pattern says"), std::string::npos);
+  const std::string shown = program({"inspect", "run"}).out;
+  EXPECT_NE(shown.find("all as their pattern says"), std::string::npos);
+  EXPECT_NE(shown.find("On top comes the workspace"), std::string::npos) << shown;
 
   const auto reported = program({"report", "run", "--out", "report.html"});
   ASSERT_EQ(reported.code, 0) << reported.err;
@@ -119,12 +121,24 @@ TEST_F(Program, PreparesAFolderAndTrainsOnIt) {
   EXPECT_EQ(continued.code, 0) << continued.err;
 }
 
-TEST_F(Program, InspectTakesTheVocabularyFromTheData) {
-  EXPECT_NE(program({"inspect", config_}).out.find("vocabulary 257"), std::string::npos) << "of data.tokenizer";
-  ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
-  const auto ended = program({"inspect", "configs/quickstart-slope.toml", "--set", "data.train=data/train*.bin"});
-  EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_NE(ended.out.find("vocabulary 300"), std::string::npos) << ended.out;
+TEST_F(Program, WorksInFoldersWithGlobCharacters) {
+  const fs::path place = folder_.path() / "what? [1]*";
+  fs::create_directories(place);
+  fs::rename(folder_.path() / "configs", place / "configs");
+  const auto here = [&](const std::vector<std::string>& arguments) { return run_program(arguments, place); };
+  const auto prepared = here({"prepare", "--text", "configs/lace.txt", "--tokenizer", "bytes", "--out", "d[a]"});
+  ASSERT_EQ(prepared.code, 0) << prepared.err;
+  const auto trained = here({"train", "configs/tiny-slope.toml", "--out", "run [2]?", "--set",
+                             "data.train=d[a]/train-*.bin", "--set", "data.val=d[a]", "--set", "train.steps=3"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(here({"train", "configs/tiny-slope.toml", "--out", "of text*", "--set", "train.steps=3"}).code, 0);
+  for (const char* run : {"run [2]?", "of text*"}) {
+    const auto scored = here({"eval", run});
+    EXPECT_EQ(scored.code, 0) << scored.err;
+  }
+  EXPECT_EQ(here({"eval", "run [2]?", "--data", "d[a]/val-*.bin"}).code, 0);
+  EXPECT_EQ(here({"report", "run [2]?", "of text*", "--out", "r[1].html"}).code, 0);
+  EXPECT_TRUE(fs::exists(place / "r[1].html"));
 }
 
 TEST_F(Program, InspectsConfigurationsOfEverySize) {
@@ -133,6 +147,18 @@ TEST_F(Program, InspectsConfigurationsOfEverySize) {
     const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
     EXPECT_EQ(ended.code, 0) << name << ended.err;
   }
+  // Without model.vocab: what the tokenizer has, rounded up as training does.
+  const auto planned = program({"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=spm:2000"});
+  EXPECT_NE(planned.out.find("vocabulary 2048"), std::string::npos) << planned.err;
+  EXPECT_NE(program({"inspect", "configs/tiny-slope.toml"}).out.find("vocabulary 257"), std::string::npos);
+  ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
+  const auto prepared =
+      program({"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=\"\"", "--set", "data.train=data"});
+  EXPECT_NE(prepared.out.find("vocabulary 300"), std::string::npos) << prepared.err;
+  const auto phases =
+      program({"inspect", "configs/tiny-slope.toml", "--set", "model.vocab=257", "--set", "weights.start=0.25"});
+  EXPECT_NE(phases.out.find("in the first 5 steps, every layer is dense"), std::string::npos)
+      << phases.out << phases.err;
   const auto large = program({"inspect", "configs/gpt2-124m-slope.toml", "--set", "model.preset=opt-66b", "--json"});
   ASSERT_EQ(large.code, 0) << large.err;
   EXPECT_GT(nlohmann::json::parse(large.out).at("parameters").at("dense").get<double>(), 6e10);

@@ -86,6 +86,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"prepare_vocabulary",
                 {"prepare", "--text", "short.txt", "--tokenizer", "spm:5000", "--out", "out"},
                 {"5000"}},
+        Mistake{"prepare_no_room_for_bytes",
+                {"prepare", "--text", "nowhere", "--tokenizer", "spm:200", "--out", "out"},
+                {"spm:200", "259"}},
+        Mistake{"tokenizer_no_room_for_bytes",
+                tiny({"data.tokenizer=spm:200", "data.train=nowhere.txt"}),
+                {"data.tokenizer", "spm:200", "259"}},
         Mistake{"report_no_run", {"report", "existing", "--out", "out"}, {"existing"}},
         Mistake{"bench_shape", {"bench", "matmul", "--shape", "64"}, {"--shape", "64"}},
         Mistake{"bench_methods", {"bench", "step", "--model", "tiny", "--methods", "dense,slop"}, {"slop", "slope"}},
@@ -102,7 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"tokens_range", {"eval", "existing", "--tokens", "-1"}, {"--tokens", "found -1", "at least 0;"}},
         Mistake{"negative_seed", {"generate", "existing", "--prompt", "x", "--seed", "-1"}, {"--seed", "at least 0"}},
         Mistake{"inspect_nothing", {"inspect", "nope.toml"}, {"no such run, checkpoint or configuration file"}},
-        Mistake{"inspect_vocabulary", {"inspect", "configs/quickstart-slope.toml"}, {"model.vocab"}}),
+        Mistake{"inspect_vocabulary",
+                {"inspect", "configs/quickstart-slope.toml"},
+                {"model.vocab", "nothing matches", "--set model.vocab="}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

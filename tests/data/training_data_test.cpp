@@ -47,24 +47,6 @@ class TrainingDataTest : public ::testing::Test {
   std::filesystem::path run_ = folder_.path() / "run";
 };
 
-TEST_F(TrainingDataTest, TheVocabularyIsKnownBeforeAnyTextIsRead) {
-  prepared("d", "spm:300");
-  const auto known = [](const std::string& train, const std::string& tokenizer) {
-    DataConfig config;
-    config.train = {train};
-    config.tokenizer = tokenizer;
-    return known_vocab(config);
-  };
-  EXPECT_EQ(known(path("d"), ""), 300);
-  EXPECT_EQ(known(path("d/train*.bin"), ""), 300);
-  EXPECT_EQ(known(path("d"), "bytes"), 300) << "the data's own number counts";
-  EXPECT_EQ(known(path("nothing*.bin"), ""), 0);
-  EXPECT_EQ(known(path("nothing.txt"), "bytes"), 257);
-  EXPECT_EQ(known(path("nothing.txt"), "spm:512"), 512);
-  EXPECT_EQ(known(path("nothing.txt"), path("d/tokenizer.model")), 300);
-  EXPECT_EQ(known(path("nothing.txt"), path("absent.model")), 0);
-}
-
 TEST_F(TrainingDataTest, ADataFolderHasEverything) {
   const DataInfo info = prepared("d");
   const TrainingData data = find({path("d")});
@@ -84,6 +66,22 @@ TEST_F(TrainingDataTest, GlobsOfItsShardsAreTheSame) {
   EXPECT_THAT(data.val, ElementsAre(path("d/val-000000.bin")));
   EXPECT_EQ(data.vocab(), 300);
   EXPECT_GT(data.val_bytes_per_token, 1.0);
+}
+
+// A path that exists is itself, whatever *, ? and [ in it might match.
+TEST_F(TrainingDataTest, NamesWithGlobCharactersAreTakenAsTheyAre) {
+  for (const std::string name : {"d [1]", "d*", "wh?t", "a[b]*c", "back\\slash"}) {
+    prepared(name);
+    prepared(name + "/../other " + name);  // matched by some of them
+    EXPECT_THAT(find({path(name)}).train, ElementsAre(path(name + "/train-000000.bin"))) << name;
+    EXPECT_THAT(find({path(name + "/train-000000.bin")}).train, ElementsAre(path(name + "/train-000000.bin"))) << name;
+    const TrainingData globs = find({path(name + "/train-*.bin")}, {path(name + "/va?-*.bin")});
+    EXPECT_THAT(globs.train, ElementsAre(path(name + "/train-000000.bin"))) << name;
+    EXPECT_THAT(globs.val, ElementsAre(path(name + "/val-000000.bin"))) << name;
+    EXPECT_THAT(find({text(name + ".txt")}, {}, "bytes").val.size(), 1u) << name;
+    std::filesystem::remove_all(run_ / "data");
+  }
+  EXPECT_THAT(expand_glob(path("wh[?]t")), ElementsAre(path("wh?t")));  // no such path: a pattern
 }
 
 TEST_F(TrainingDataTest, ForeignShardsNeedNothingElse) {

@@ -179,13 +179,13 @@ TEST(ConfigRead, ChoicesAndFormsAreChecked) {
   for (const char* pattern : {"4:4", "0:4", "2:33", "2", "two:four"})
     EXPECT_EQ(set_refusal("weights.pattern=" + std::string(pattern)).substr(0, 30), "--set: weights.pattern: found ")
         << pattern;
-  EXPECT_EQ(
-      set_refusal("data.tokenizer=spm:0"),
-      "--set: data.tokenizer: found \"spm:0\", expected \"bytes\", \"spm:VOCAB\" with VOCAB from 1 to 1000000, or "
-      "a tokenizer's file");
-  for (const char* wrong : {"spm:", "spm:2k", "spm:1000001", "spm:99999999999", "spm:-5"})
+  EXPECT_EQ(set_refusal("data.tokenizer=spm:0"),
+            "--set: data.tokenizer: found \"spm:0\", expected \"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the "
+            "bytes and three more) to 1000000, or "
+            "a tokenizer's file");
+  for (const char* wrong : {"spm:", "spm:2k", "spm:258", "spm:0300", "spm:1000001", "spm:99999999999", "spm:-5"})
     EXPECT_THAT(set_refusal("data.tokenizer=" + std::string(wrong)), HasSubstr("expected \"bytes\"")) << wrong;
-  for (const char* right : {"spm:1000000", "spm:2048", "bytes", "\"\"", "some.model"})
+  for (const char* right : {"spm:1000000", "spm:259", "spm:2048", "bytes", "\"\"", "some.model"})
     EXPECT_EQ(set_refusal("data.tokenizer=" + std::string(right)), "(accepted)") << right;
   EXPECT_EQ(set_refusal("data.train=['']"),
             "--set: data.train: found [\"\"], expected a path or glob in quotes, or a list of them");

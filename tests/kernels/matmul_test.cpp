@@ -80,23 +80,6 @@ TEST(Matmul, MatchesReferenceWithLargeExtents) {
 // oneDNN's bf16 product and the one through fp32, whichever path this processor would take.
 TEST(Matmul, EveryLibraryPathMatchesReference) {
   const auto device = Device::cpu();
-  const auto through = [](auto function) {
-    return [function](Device& on, const MatmulArgs& args) {
-      const MatmulDescription what = {.rows = args.y.shape[0],
-                                      .columns = args.y.shape[1],
-                                      .depth = args.a.shape[args.transpose_a ? 0 : 1],
-                                      .operands = args.a.dtype,
-                                      .result = args.y.dtype,
-                                      .transpose_a = args.transpose_a,
-                                      .transpose_b = args.transpose_b,
-                                      .accumulate = args.accumulate,
-                                      .bias = !args.bias.empty(),
-                                      .scale = args.scale,
-                                      .threads = omp_get_max_threads()};
-      const float* bias = args.bias.empty() ? nullptr : args.bias.as<float>();
-      function(on, what, args.y.data, args.a.data, args.b.data, bias);
-    };
-  };
   for (const DType result : {DType::bf16, DType::f32})
     for (int options = 0; options < 16; ++options) {
       const Case c = {40,
@@ -109,8 +92,8 @@ TEST(Matmul, EveryLibraryPathMatchesReference) {
                       (options & 4) != 0,
                       (options & 8) != 0,
                       0.5f};
-      run(*device, c, through(onednn_matmul_widened));
-      if (onednn_has_bf16()) run(*device, c, through(onednn_matmul));
+      run(*device, c, onednn_matmul_widened);
+      if (onednn_has_bf16()) run(*device, c, onednn_matmul);
     }
 }
 

@@ -1,5 +1,3 @@
-#include <omp.h>
-
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_amx.h"
@@ -26,6 +24,7 @@ void check(const MatmulArgs& args, std::int64_t rows, std::int64_t columns, std:
                 (args.transpose_b ? " transposed" : "") + " and bias " + to_string(args.bias.shape) +
                 " do not fit each other");
   require(args.a.dtype == args.b.dtype, "matmul: operands of two types");
+  require(args.bias.empty() || args.bias.dtype == DType::f32, "matmul: the bias is fp32");
   require(args.y.dtype == DType::f32 || args.a.dtype == DType::bf16, "matmul: a bf16 result needs bf16 operands");
   require(args.bias.empty() || args.bias.dtype == DType::f32, "matmul: the bias is fp32");
 }
@@ -45,21 +44,8 @@ void matmul(Device& device, const MatmulArgs& args) {
   require(args.a_stride == 0, "matmul: a strided operand is for a GPU");
   if (takes_matmul_few_rows(args)) return matmul_few_rows(device, args);
   if (takes_matmul_amx(args)) return matmul_amx(device, args);
-  const MatmulDescription what = {.rows = rows,
-                                  .columns = columns,
-                                  .depth = depth,
-                                  .operands = args.a.dtype,
-                                  .result = args.y.dtype,
-                                  .transpose_a = args.transpose_a,
-                                  .transpose_b = args.transpose_b,
-                                  .accumulate = args.accumulate,
-                                  .bias = !args.bias.empty(),
-                                  .scale = args.scale,
-                                  .threads = omp_get_max_threads()};
-  const float* bias = args.bias.empty() ? nullptr : args.bias.as<float>();
-  const bool widen = args.a.dtype == DType::bf16 && !onednn_has_bf16();
-  const auto product = widen ? onednn_matmul_widened : onednn_matmul;
-  product(device, what, args.y.data, args.a.data, args.b.data, bias);
+  if (args.a.dtype == DType::bf16 && !onednn_has_bf16()) return onednn_matmul_widened(device, args);
+  onednn_matmul(device, args);
 }
 
 }  // namespace filigree

@@ -52,13 +52,14 @@ void print(const ModelSummary& summary, const Config& config, const std::string&
   for (const LayerSummary& layer : summary.layers)
     fmt::print("{:<28} {:>7} {:>7}  {:<8} {:<8} {:>8.4f}\n", layer.name, layer.rows, layer.columns, layer.method,
                layer.pattern.empty() ? "-" : layer.pattern, layer.density);
-  fmt::print("\n{:<14} {:>14} {:>14} {:>7}\n", "memory, bytes", "this model", "dense", "ratio");
+  const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
+  fmt::print("\n{:<14} {:>14} {:>14} {:>7}\n", "memory", "this model", "dense", "ratio");
   for (const MemorySummary& row : summary.memory)
-    fmt::print("{:<14} {:>14} {:>14} {:>7}\n", row.purpose, row.bytes, row.dense_bytes,
+    fmt::print("{:<14} {:>14} {:>14} {:>7}\n", row.purpose, bytes(row.bytes), bytes(row.dense_bytes),
                row.dense_bytes == 0
                    ? "-"
                    : fmt::format("{:.3f}", static_cast<double>(row.bytes) / static_cast<double>(row.dense_bytes)));
-  fmt::print("{:<14} {:>14} {:>14} {:>7.3f}\n", "all", summary.bytes(), summary.dense_bytes(),
+  fmt::print("{:<14} {:>14} {:>14} {:>7.3f}\n", "total", bytes(summary.bytes()), bytes(summary.dense_bytes()),
              static_cast<double>(summary.bytes()) / static_cast<double>(summary.dense_bytes()));
   if (summary.dense_steps > 0) fmt::print("{}\n", dense_phase_note(summary));
   fmt::print("{}\n", workspace_note(summary));
@@ -84,12 +85,15 @@ std::string check_masks(const Device& device, const Transformer& model) {
 
 void run(const Options& options) {
   const Mode mode = options.inference ? Mode::inference : Mode::training;
+  require_user(std::filesystem::exists(options.path),
+               options.path + ": there is no such run, checkpoint or configuration file");
   const bool is_config = std::filesystem::is_regular_file(options.path);
   Config config;
   std::string checks;
   if (is_config) {
     config = read_config(options.path, options.overrides);
     if (config.model.vocab == 0) config.model.vocab = planned_vocab(config.data, options.path);
+    check_config(config);  // a sparse head's outputs are known only now
   } else {
     const auto device = Device::cpu();
     const LoadedModel loaded = load_model(*device, options.path, options.overrides);

@@ -135,6 +135,14 @@ class Reader {
     read_value(name, node, node.source(), origin, word);
   }
 
+  // Where the value of `key` stands, that of a preset for what follows from it; nothing where it is not given.
+  std::optional<std::string> place_of(std::string_view key) const {
+    auto found = values_.find(key);
+    if (found == values_.end() && key.starts_with("model.")) found = values_.find("model.preset");
+    if (found == values_.end()) return {};
+    return found->second.where;
+  }
+
   // The configuration of everything read so far, presets filled in.
   Config finish(const std::string& file) {
     for (const ConfigKey& key : config_keys())
@@ -154,11 +162,7 @@ class Reader {
                       ": the model has no shape; expected model.preset, or model.layers, model.width, "
                       "model.heads and model.context");
     resolve_shape(config.model);
-    check_config(config, [&](std::string_view key) {
-      auto found = values_.find(key);
-      if (found == values_.end() && key.starts_with("model.")) found = values_.find("model.preset");
-      return found == values_.end() ? file : found->second.where;
-    });
+    check_config(config, [&](std::string_view key) { return place_of(key).value_or(file); });
     return config;
   }
 
@@ -205,7 +209,7 @@ class Reader {
     else if (section != config_keys().end())
       report(place, name, "a section, not a key; expected a key in it, such as " + std::string(section->name));
     else
-      report(place, name, "unknown key; the closest known key is " + std::string(closest_config_key(name)));
+      report(place, name, "unknown key; " + unknown_key_advice(name));
   }
 
   // A key outside any section, or a section without keys. An empty section of known name is no mistake.
@@ -292,19 +296,30 @@ class Reader {
   std::vector<Problem> problems_;
 };
 
-}  // namespace
-
-Config parse_config(std::string_view text, const std::string& name, const fs::path& folder,
-                    std::span<const std::string> overrides) {
+Reader read_all(std::string_view text, const std::string& name, const fs::path& folder,
+                std::span<const std::string> overrides) {
   Reader reader;
   reader.read_text(text, {name, fs::absolute(folder), true});
   for (const std::string& override_text : overrides)
     reader.read_override(override_text, {std::string(kCommandLine), fs::current_path(), false});
-  return reader.finish(name);
+  return reader;
+}
+
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& name, const fs::path& folder,
+                    std::span<const std::string> overrides) {
+  return read_all(text, name, folder, overrides).finish(name);
 }
 
 Config read_config(const fs::path& file, std::span<const std::string> overrides) {
   return parse_config(read_file(file, kMaxFileBytes), file.string(), fs::absolute(file).parent_path(), overrides);
+}
+
+std::string key_place(const fs::path& file, std::span<const std::string> overrides, std::string_view key) {
+  return read_all(read_file(file, kMaxFileBytes), file.string(), fs::absolute(file).parent_path(), overrides)
+      .place_of(key)
+      .value_or(file.string());
 }
 
 }  // namespace filigree

@@ -145,7 +145,8 @@ std::vector<ConfigKey> make_keys() {
   add(resumable(
       chosen(key<&Config::run, &RunConfig::device>("run.device", "where the run computes; auto: on a GPU, if it can"),
              {{"auto"}, {"cpu"}, {"cuda"}})));
-  add(chosen(key<&Config::run, &RunConfig::precision>("run.precision", "type of weights and activations in products"),
+  add(chosen(key<&Config::run, &RunConfig::precision>("run.precision",
+                                                      "type of weights and activations; sums are fp32 either way"),
              {{"fp32"}, {"bf16"}}));
   add(key<&Config::run, &RunConfig::deterministic>("run.deterministic",
                                                    "a fixed rule instead of timing chooses each layer's kernel"));
@@ -165,9 +166,10 @@ std::vector<ConfigKey> make_keys() {
              kMaxWidth));
   add(ranged(key<&Config::model, &ModelConfig::ffn>("model.ffn", "hidden width of the MLP; 0: from the width"), 0,
              kMaxRows));
-  add(ranged(
-      key<&Config::model, &ModelConfig::vocab>("model.vocab", "token ids; 0: the tokenizer's number, rounded up"), 0,
-      kMaxRows));
+  add(ranged(key<&Config::model, &ModelConfig::vocab>(
+                 "model.vocab",
+                 "rows of the embedding; 0: the tokenizer's entries, from 1024 on rounded up to a multiple of 64"),
+             0, kMaxRows));
   add(ranged(key<&Config::model, &ModelConfig::context>("model.context", "tokens of a sequence"), 1, kMaxRows));
   add(positive(
       key<&Config::model, &ModelConfig::norm_epsilon>("model.norm_epsilon", "added to the variance in norms")));
@@ -190,10 +192,10 @@ std::vector<ConfigKey> make_keys() {
   add(required(
       ranged(key<&Config::train, &TrainConfig::batch_tokens>("train.batch_tokens", "tokens of an optimizer step"), 1,
              kMaxTokens)));
-  add(ranged(
-      key<&Config::train, &TrainConfig::micro_batch>("train.micro_batch", "sequences at once; 0: the whole batch"), 0,
-      kMaxWidth));
-  add(positive(key<&Config::train, &TrainConfig::lr>("train.lr", "peak learning rate")));
+  add(ranged(key<&Config::train, &TrainConfig::micro_batch>(
+                 "train.micro_batch", "sequences at once; 0: the whole batch, which takes the most memory"),
+             0, kMaxWidth));
+  add(positive(key<&Config::train, &TrainConfig::lr>("train.lr", "peak learning rate, after the warm-up")));
   add(chosen(key<&Config::train, &TrainConfig::schedule>("train.schedule", "learning rate after the warm-up"),
              {{"cosine"}, {"linear"}, {"constant"}}));
   add(ranged(key<&Config::train, &TrainConfig::warmup>("train.warmup", "steps of linear warm-up"), 0, kMaxSteps));
@@ -208,8 +210,8 @@ std::vector<ConfigKey> make_keys() {
   add(chosen(key<&Config::train, &TrainConfig::recompute>("train.recompute",
                                                           "what the backward pass computes again instead of keeping"),
              {{"none"}, {"norm"}, {"activation"}, {"block"}}));
-  add(chosen(key<&Config::train, &TrainConfig::on_nonfinite>("train.on_nonfinite",
-                                                             "what follows a loss or gradient that is not finite"),
+  add(chosen(key<&Config::train, &TrainConfig::on_nonfinite>(
+                 "train.on_nonfinite", "at a loss or gradient that is not finite: stop, or skip the step"),
              {{"stop"}, {"skip"}}));
 
   add(chosen(key<&Config::weights, &WeightsConfig::method>("weights.method", "how linear layers hold their weights"),
@@ -257,18 +259,20 @@ std::vector<ConfigKey> make_keys() {
              0.0, 1.0));
 
   add(resumable(ranged(key<&Config::checkpoint, &CheckpointConfig::every>(
-                           "checkpoint.every", "steps between checkpoints; 0: only at the end"),
+                           "checkpoint.every",
+                           "steps between checkpoints; 0: at each evaluation, without any at every tenth of the steps"),
                        0, kMaxSteps)));
-  add(resumable(
-      ranged(key<&Config::checkpoint, &CheckpointConfig::keep>("checkpoint.keep", "newest checkpoints kept; 0: all"), 0,
-             kMaxSteps)));
-  add(resumable(
-      ranged(key<&Config::eval, &EvalConfig::every>("eval.every", "steps between validations; 0: only at the end"), 0,
-             kMaxSteps)));
+  add(resumable(ranged(key<&Config::checkpoint, &CheckpointConfig::keep>(
+                           "checkpoint.keep", "newest checkpoints that are kept; 0: all of them"),
+                       0, kMaxSteps)));
+  add(resumable(ranged(
+      key<&Config::eval, &EvalConfig::every>("eval.every", "steps between validations; 0: only after the last step"), 0,
+      kMaxSteps)));
   add(resumable(
       ranged(key<&Config::eval, &EvalConfig::tokens>("eval.tokens", "most validation tokens; 0: all"), 0, kMaxTokens)));
-  add(resumable(
-      ranged(key<&Config::log, &LogConfig::every>("log.every", "steps between console lines"), 1, kMaxSteps)));
+  add(resumable(ranged(
+      key<&Config::log, &LogConfig::every>("log.every", "steps between console lines; 0: only the first and the last"),
+      0, kMaxSteps)));
   return keys;
 }
 

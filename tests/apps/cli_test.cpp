@@ -38,6 +38,30 @@ TEST_F(Program, SaysItsVersionAndExplainsEveryCommand) {
   }
 }
 
+TEST_F(Program, PrintsTheReferenceOfKeys) {
+  const auto ended = program({"train", "--keys"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out, read_all(fs::path(FILIGREE_SOURCE_DIR) / "docs" / "configuration.md"));
+}
+
+TEST_F(Program, PrepareWarnsOfTextThatIsOddAndClearsWhatAKilledOneLeft) {
+  std::ofstream(folder_.path() / "odd.txt") << std::string(500, 'a') << "\n\xff and so on\n";
+  const pid_t dead = testing::Started({"--version"}, folder_.path()).pid();
+  ::waitpid(dead, nullptr, 0);
+  const fs::path stale = folder_.path() / ("data." + std::to_string(dead) + "-0.tmp");
+  const fs::path alive = folder_.path() / ("data." + std::to_string(::getpid()) + "-0.tmp");
+  fs::create_directories(stale / "inside");
+  fs::create_directories(alive);
+  const auto ended = program({"prepare", "--text", "odd.txt", "odd.txt", "--tokenizer", "bytes", "--out", "data"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.err.find("warning: odd.txt: byte 501 (line 2) is not UTF-8;"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("warning: odd.txt is given more than once; it is used once"), std::string::npos)
+      << ended.err;
+  EXPECT_NE(ended.err.find("1 document, 513 bytes"), std::string::npos) << ended.err;
+  EXPECT_FALSE(fs::exists(stale));
+  EXPECT_TRUE(fs::exists(alive)) << "its process lives";
+}
+
 TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto trained = program({"train", config_, "--out", "run"});
   ASSERT_EQ(trained.code, 0) << trained.err;
@@ -60,6 +84,14 @@ TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto checkpoint =
       program({"generate", "run/checkpoints/step-00000020", "--prompt", "The", "--tokens", "20", "--seed", "4"});
   EXPECT_EQ(checkpoint.out, once.out);
+
+  for (const char* data : {"nothing", "configs/lace.txt"}) {
+    const auto refused = program({"eval", "run", "--data", data});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find("--data: "), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("token shards (.bin) or a folder made by filigree prepare"), std::string::npos);
+    EXPECT_EQ(refused.err.find("data.train"), std::string::npos) << refused.err;
+  }
 
   const auto inspected = program({"inspect", "run", "--json"});
   ASSERT_EQ(inspected.code, 0) << inspected.err;
@@ -221,6 +253,7 @@ TEST_F(Program, SignalsWriteACheckpointAndExitWith3) {
     EXPECT_EQ(static_cast<std::size_t>(CheckpointReader(*newest).state().step),
               read_step_metrics(folder_.path() / run / "metrics.jsonl").size());
     EXPECT_NE(ended.out.find("--resume"), std::string::npos) << ended.out;
+    EXPECT_NE(ended.err.find("writing a checkpoint; a second signal stops at once"), std::string::npos) << ended.err;
   }
 }
 

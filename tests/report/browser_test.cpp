@@ -94,6 +94,7 @@ TEST_F(Browser, DrawsEveryChartOfTwoRuns) {
     EXPECT_EQ(attribute(canvas, "data-runs"), "2") << id;
     EXPECT_EQ(attribute(canvas, "data-points"), "600 600 300 300") << id;
     EXPECT_EQ(attribute(canvas, "data-axis"), "step") << id;
+    EXPECT_EQ(attribute(canvas, "data-end"), "3000") << id << ": the last step, not a round number after it";
     EXPECT_THAT(attribute(canvas, "aria-label"), HasSubstr("dense ends at ")) << id;
   }
   EXPECT_EQ(attribute(tag_of(document, "chart-val-loss"), "data-points"), "10 10");

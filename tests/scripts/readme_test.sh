@@ -78,8 +78,8 @@ awk 'BEGIN {
   }
 }' >mybook.txt
 head -n 50 mybook.txt >notes/first.txt
-sed -E 's|^train = .*|train = "../data/mine/train*.bin"|; s|^val = .*|val = "../data/mine/val*.bin"|
-        s|^tokenizer = .*|tokenizer = "spm:4096"|' configs/quickstart-slope.toml >configs/mine.toml
+sed -E 's|^train = .*|train = "../data/mine/train*.bin"|; s|^val = .*|val = "../data/mine/val*.bin"|' \
+  configs/quickstart-slope.toml >configs/mine.toml
 
 problem=$(run_page "$source/README.md") || fail "$problem"
 shown=$(commands_of "$source/README.md")

@@ -1,6 +1,7 @@
 #include "bench_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -23,6 +24,8 @@ struct Options {
   std::vector<std::string> precisions = {"fp32", "bf16"};
   std::vector<std::string> methods = {"dense", "slope"};
   std::string pattern = "2:4";
+  std::string block = "auto";
+  double density = 0.5;
   std::string model = "gpt2-124m";
   std::int64_t tokens = 4096;
   std::int64_t batch = 4;
@@ -49,6 +52,20 @@ Pattern pattern_named(const std::string& text) {
   return *pattern;
 }
 
+BlockShape block_named(const std::string& text) {
+  const std::optional<BlockShape> block = parse_block(text);
+  require_user(block.has_value(), "--block: " + text + "; it must be like 16x16, 4 to 1024 wide, or auto");
+  return *block;
+}
+
+void check_methods(const Options& options) {
+  require_user(!options.methods.empty() && options.methods.front() == "dense",
+               "--methods: dense must come first, for the others stand beside it");
+  for (const std::string& method : options.methods)
+    require_user(method == "dense" || method == "slope" || method == "block",
+                 "--methods: " + method + "; this version has dense, slope, block");
+}
+
 // Vocabularies of presets that leave it to the tokenizer.
 std::int64_t default_vocab(const ModelConfig& model) {
   return model.vocab > 0 ? model.vocab : 2048;
@@ -73,17 +90,18 @@ Config model_config(const Options& options, const std::string& precision) {
   config.run.deterministic = options.deterministic;
   config.train.recompute = options.recompute;
   config.weights.pattern = pattern_named(options.pattern);
-  require_user(!options.methods.empty() && options.methods.front() == "dense",
-               "--methods: dense must come first, for the others stand beside it");
-  for (const std::string& method : options.methods)
-    require_user(method == "dense" || method == "slope", "--methods: " + method + "; this version has dense, slope");
+  config.weights.block = block_named(options.block);
+  config.weights.density = options.density;
+  check_methods(options);
   // The checks of a configuration, on what a configuration would have to say besides.
   Config checked = config;
-  checked.weights.method = options.methods.back();
   checked.data.train = {"-"};
   checked.train.steps = 1;
   checked.train.batch_tokens = config.model.context;
-  check_config(checked);
+  for (const std::string& method : options.methods) {
+    checked.weights.method = method;
+    check_config(checked);
+  }
   return config;
 }
 
@@ -99,6 +117,10 @@ void append(std::vector<ResultRow>& rows, std::vector<ResultRow> more) {
 }
 
 void run_matmul(const Options& options) {
+  check_methods(options);
+  const auto has = [&](const char* method) {
+    return std::find(options.methods.begin(), options.methods.end(), method) != options.methods.end();
+  };
   const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions) {
@@ -111,14 +133,17 @@ void run_matmul(const Options& options) {
       require_user(read && inputs > 0 && outputs > 0,
                    "--shape: " + shape + "; it must be INPUTSxOUTPUTS, e.g. 768x3072");
       const Pattern pattern = pattern_named(options.pattern);
-      require_user(inputs % pattern.of == 0 && outputs % pattern.of == 0,
+      require_user(!has("slope") || (inputs % pattern.of == 0 && outputs % pattern.of == 0),
                    "--shape: " + shape + "; both widths must be multiples of " + std::to_string(pattern.of) +
                        " for the pattern " + options.pattern);
       append(rows, benchmark_matmul(*device, {.inputs = inputs,
                                               .outputs = outputs,
                                               .tokens = options.tokens,
                                               .dtype = precision_named(precision),
+                                              .methods = options.methods,
                                               .pattern = pattern,
+                                              .block = block_named(options.block),
+                                              .density = options.density,
                                               .repeats = options.repeats}));
     }
   }
@@ -153,7 +178,13 @@ void run_infer(const Options& options) {
 void add_common(CLI::App& command, Options& options) {
   command.add_option("--json", options.json, "write or update a results file")->type_name("FILE");
   command.add_option("--precision", options.precisions, "fp32, bf16")->capture_default_str()->delimiter(',');
-  command.add_option("--pattern", options.pattern, "of the sparse rows")->capture_default_str();
+  command.add_option("--methods", options.methods, "dense first, then slope, block")
+      ->capture_default_str()
+      ->delimiter(',');
+  command.add_option("--pattern", options.pattern, "of slope")->capture_default_str();
+  command.add_option("--block", options.block, "of block: OUTPUTSxINPUTS, or auto: as the device likes")
+      ->capture_default_str();
+  command.add_option("--density", options.density, "of block")->capture_default_str()->check(CLI::Range(1e-6, 1.0));
   command.add_option("--repeats", options.repeats, "timed rounds; the median counts")
       ->capture_default_str()
       ->check(at_least(1));
@@ -165,7 +196,6 @@ void add_common(CLI::App& command, Options& options) {
 
 void add_model(CLI::App& command, Options& options) {
   command.add_option("--model", options.model, "a preset's name")->capture_default_str();
-  command.add_option("--methods", options.methods, "dense first")->capture_default_str()->delimiter(',');
   command.add_option("--context", options.context, "in place of the preset's")->check(at_least(1));
   command.add_option("--layers", options.layers, "in place of the preset's")->check(at_least(1));
   command.add_option("--vocab", options.vocab, "in place of the preset's")->check(at_least(1));

@@ -67,8 +67,8 @@ void print(const ModelSummary& summary, const Config& config, const std::string&
   if (!checks.empty()) fmt::print("{}\n", checks);
 }
 
-// Every group of every mask in a checkpoint. Loading has refused a mask that does not fit its pattern, so what is left
-// to say is how much was looked at.
+// Every group of every mask in a checkpoint: N:M groups, or rows of blocks. Loading has refused a mask that does not
+// fit its pattern, so what is left to say is how much was looked at.
 std::string check_masks(const Device& device, const Transformer& model) {
   std::int64_t layers = 0, groups = 0;
   for (const Linear* linear : model.linears()) {
@@ -77,7 +77,8 @@ std::string check_masks(const Device& device, const Transformer& model) {
     require(linear->weight().describe(device).mask_valid,
             spec.name + ": a group keeps another number of entries than its pattern");
     ++layers;
-    groups += spec.outputs * spec.inputs / spec.pattern.of;
+    groups += spec.method == "block" ? (spec.outputs + spec.block.rows - 1) / spec.block.rows
+                                     : spec.outputs * spec.inputs / spec.pattern.of;
   }
   return layers == 0 ? "no sparse layer"
                      : fmt::format("masks: {} groups of {} layers checked, all as their pattern says", groups, layers);

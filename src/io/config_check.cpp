@@ -113,7 +113,8 @@ class Checker {
       const LayerWeights choice = layer_weights(weights, layer.name);
       if (choice.method == "dense") continue;
       // Blocks are alike: one message is enough.
-      if (!check_sparse(layer, choice)) return;
+      if (!check_head(layer) || !check_mask(layer, choice)) return;
+      if (!(choice.method == "block" ? check_block(layer, choice) : check_pattern(layer, choice))) return;
     }
   }
 
@@ -132,17 +133,39 @@ class Checker {
                     toml_value(std::string(closest)) + " of blocks 0 to " + std::to_string(config_.model.layers - 1));
   }
 
+  bool check_head(const LinearShape& layer) {
+    if (layer.name != "head" || !config_.model.tied) return true;
+    const bool overridden = std::any_of(config_.weights.overrides.begin(), config_.weights.overrides.end(),
+                                        [](const auto& entry) { return matches_layer(entry.layers, "head"); });
+    report(overridden ? "weights.override" : "weights.dense_layers",
+           std::string("the layer head would be sparse, but model.tied shares it with the embedding; expected ") +
+               (overridden ? "a dense head" : "\"head\" in this list") + ", or model.tied = false");
+    return false;
+  }
+
+  bool check_mask(const LinearShape& layer, const LayerWeights& choice) {
+    if (choice.method == "block" || choice.mask == "random" || choice.mask == "magnitude") return true;
+    report("weights.mask", "found " + toml_value(choice.mask) + ", which the " + choice.method + " layer " +
+                               layer.name + " cannot have; expected \"auto\", \"random\" or \"magnitude\"");
+    return false;
+  }
+
+  // A block may hang over a layer's edge, but not be larger than the layer.
+  bool check_block(const LinearShape& layer, const LayerWeights& choice) {
+    if (layer.outputs >= choice.block.rows && layer.inputs >= choice.block.columns) return true;
+    const std::int64_t rows = std::min<std::int64_t>(layer.outputs, choice.block.rows);
+    const std::int64_t columns = std::min<std::int64_t>(layer.inputs, choice.block.columns);
+    const BlockShape common = config_.weights.block.chosen() ? config_.weights.block : default_block(false);
+    report(common == choice.block ? "weights.block" : "weights.override",
+           "found \"" + to_string(choice.block) + "\", but the layer " + layer.name + " is only " +
+               std::to_string(layer.outputs) + " x " + std::to_string(layer.inputs) + "; expected at most \"" +
+               std::to_string(rows) + "x" + std::to_string(columns) + "\", or the layer in weights.dense_layers");
+    return false;
+  }
+
   // Both sides are cut into groups: inputs forward, outputs in the second pruning.
-  bool check_sparse(const LinearShape& layer, const LayerWeights& choice) {
+  bool check_pattern(const LinearShape& layer, const LayerWeights& choice) {
     const std::int64_t of = choice.pattern.of;
-    if (layer.name == "head" && config_.model.tied) {
-      const bool overridden = std::any_of(config_.weights.overrides.begin(), config_.weights.overrides.end(),
-                                          [](const auto& entry) { return matches_layer(entry.layers, "head"); });
-      report(overridden ? "weights.override" : "weights.dense_layers",
-             std::string("the layer head would be sparse, but model.tied shares it with the embedding; expected ") +
-                 (overridden ? "a dense head" : "\"head\" in this list") + ", or model.tied = false");
-      return false;
-    }
     if (layer.inputs % of == 0 && layer.outputs % of == 0) return true;
     const ModelConfig& model = config_.model;
     const bool mlp = layer.name.find(".mlp.") != std::string::npos;

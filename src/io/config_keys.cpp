@@ -15,8 +15,6 @@ constexpr UnservedKey kUnserved[] = {
     {"distributed.", "training on several ranks"},
     {"eval.tasks", "evaluation tasks other than perplexity"},
     {"log.tensorboard", "TensorBoard files"},
-    {"weights.block", "block sparsity"},
-    {"weights.density", "methods with a free density"},
 };
 
 std::string limit(double value) {
@@ -62,7 +60,14 @@ std::string override_problem(const WeightsConfig::Override& entry) {
   }
   if (!entry.pattern.empty() && !parse_pattern(entry.pattern))
     return "pattern: expected " + expected_value(*find_config_key("weights.pattern"));
-  if (entry.method.empty() && entry.pattern.empty()) return "expected method, pattern or both beside layers";
+  if (!entry.block.empty() && !parse_block(entry.block))
+    return "block: expected " + expected_value(*find_config_key("weights.block"));
+  if (entry.density != 0.0)
+    if (const std::string problem = number_problem(*find_config_key("weights.density"), entry.density);
+        !problem.empty())
+      return "density: " + problem;
+  if (entry.method.empty() && entry.pattern.empty() && entry.block.empty() && entry.density == 0.0)
+    return "expected method, pattern, block or density beside layers";
   return "";
 }
 
@@ -101,7 +106,7 @@ std::string expected_value(const ConfigKey& key) {
     case Kind::text_list:
       return "a text or a list of texts";
     case Kind::overrides:
-      return "tables [[weights.override]] with layers, and method or pattern";
+      return "tables [[weights.override]] with layers, and method, pattern, block or density";
   }
   return "";
 }

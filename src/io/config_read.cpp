@@ -157,6 +157,7 @@ class Reader {
     for (const ConfigKey& key : config_keys())
       if (const auto found = values_.find(key.name); found != values_.end()) key.set(config, found->second.value);
     if (!values_.contains("model.tied")) config.model.tied = config.model.arch != "llama";
+    if (!config.weights.block.chosen() && config.run.device == "cuda") config.weights.block = default_block(true);
     if (config.model.layers == 0 || config.model.width == 0 || config.model.heads == 0 || config.model.context == 0)
       throw UserError(file +
                       ": the model has no shape; expected model.preset, or model.layers, model.width, "
@@ -255,8 +256,17 @@ class Reader {
         std::string* member = field == "layers"    ? &entry.layers
                               : field == "method"  ? &entry.method
                               : field == "pattern" ? &entry.pattern
+                              : field == "block"   ? &entry.block
                                                    : nullptr;
-        if (member == nullptr) return report(at, full, "unknown key; an override has layers, method and pattern");
+        if (field == "density") {
+          const auto number = as_number(value);
+          if (!number || *number == 0.0)
+            return report(at, full, "found " + shown(value) + ", expected a number above 0 and at most 1");
+          entry.density = *number;
+          continue;
+        }
+        if (member == nullptr)
+          return report(at, full, "unknown key; an override has layers, method, pattern, block and density");
         if (!value.is_string()) return report(at, full, "found " + shown(value) + ", expected a text in quotes");
         *member = value.as_string()->get();
       }

@@ -16,7 +16,7 @@ template <typename T>
 ConfigValue to_value(const T& member) {
   if constexpr (std::is_same_v<T, DType>)
     return std::string(name_of(member));
-  else if constexpr (std::is_same_v<T, Pattern>)
+  else if constexpr (std::is_same_v<T, Pattern> || std::is_same_v<T, BlockShape>)
     return to_string(member);
   else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
     return static_cast<std::int64_t>(member);
@@ -30,6 +30,8 @@ void from_value(T& member, const ConfigValue& value) {
     member = std::get<std::string>(value) == name_of(DType::bf16) ? DType::bf16 : DType::f32;
   else if constexpr (std::is_same_v<T, Pattern>)
     member = parse_pattern(std::get<std::string>(value)).value_or(Pattern{});
+  else if constexpr (std::is_same_v<T, BlockShape>)
+    member = parse_block(std::get<std::string>(value)).value_or(kAutoBlock);
   else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
     member = static_cast<T>(std::get<std::int64_t>(value));
   else
@@ -117,6 +119,9 @@ std::vector<Choice> preset_choices() {
 
 bool is_pattern(std::string_view text) {
   return parse_pattern(text).has_value();
+}
+bool is_block(std::string_view text) {
+  return parse_block(text).has_value();
 }
 bool is_layer_pattern(std::string_view text) {
   return layer_pattern_problem(text).empty();
@@ -217,7 +222,7 @@ std::vector<ConfigKey> make_keys() {
   add(chosen(key<&Config::weights, &WeightsConfig::method>("weights.method", "how linear layers hold their weights"),
              {{"dense"},
               {"slope"},
-              {"block", kNoMethod},
+              {"block"},
               {"srste", kNoMethod},
               {"fst", kNoMethod},
               {"sste", kNoMethod},
@@ -225,9 +230,17 @@ std::vector<ConfigKey> make_keys() {
   add(checked(
       key<&Config::weights, &WeightsConfig::pattern>("weights.pattern", "entries kept of each group along a row"),
       is_pattern, "\"KEEP:OF\" with 1 <= KEEP < OF <= 32, e.g. \"2:4\""));
+  add(checked(
+      key<&Config::weights, &WeightsConfig::block>("weights.block", "outputs x inputs of a block that is kept or not"),
+      is_block, "\"OUTPUTSxINPUTS\", each from 4 to 1024, e.g. \"16x16\", or \"auto\""));
+  ConfigKey density =
+      key<&Config::weights, &WeightsConfig::density>("weights.density", "share of a layer's blocks that is kept");
+  density = ranged(std::move(density), 0.0, 1.0);
+  density.above = true;
+  add(std::move(density));
   add(chosen(
       key<&Config::weights, &WeightsConfig::mask>("weights.mask", "how the kept entries are chosen at the start"),
-      {{"random"}, {"magnitude"}, {"balanced", "this mask"}, {"diagonal-band", "this mask"}}));
+      {{"auto"}, {"random"}, {"magnitude"}, {"balanced"}, {"diagonal-band"}}));
   add(chosen(key<&Config::weights, &WeightsConfig::column_mask>("weights.column_mask",
                                                                 "the second pruning: anew each step, or once"),
              {{"dynamic"}, {"fixed"}}));
@@ -243,7 +256,7 @@ std::vector<ConfigKey> make_keys() {
               is_layer_pattern,
               "a layer name or a list of them, such as \"blocks.*.mlp.*\", \"blocks.0-3.*\" or \"head\""));
   ConfigKey overrides = key<&Config::weights, &WeightsConfig::overrides>(
-      "weights.overrides", "[[weights.override]]: layers, and their method or pattern");
+      "weights.overrides", "[[weights.override]]: layers, and what is different in them");
   overrides.name = "weights.override";
   add(std::move(overrides));
 

@@ -11,6 +11,7 @@
 #include "eval/perplexity.h"
 #include "io/atomic_file.h"
 #include "io/config_toml.h"
+#include "io/model_layers.h"
 #include "io/model_presets.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -37,8 +38,7 @@ std::string describe_model(const Config& config) {
 }
 
 std::string describe_method(const Config& config) {
-  std::string text = config.weights.method;
-  if (text != "dense") text += " " + to_string(config.weights.pattern);
+  std::string text = describe_weights(config.weights);
   if (config.weights.start > 0.0)
     text += " from step " + std::to_string(phase_start(config.train, config.weights.start));
   if (config.adapters.rank > 0)
@@ -57,6 +57,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
       processors > 0 && config_.run.threads > processors)
     console_.warn("run.threads is " + std::to_string(config_.run.threads) + ", but this process may use " +
                   std::to_string(processors) + " processors: more threads make it slower");
+  choose_block();
   open_data();
   std::optional<Config> saved;
   if (!folder_.is_new()) {
@@ -89,6 +90,14 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   if (data_.tokenizer) data_.tokenizer->save(folder_.path() / kTokenizerFile);
   write_file_atomically(folder_.path() / "environment.json", environment_json(*device_));
   folder_.keep();
+}
+
+void Trainer::choose_block() {
+  BlockShape& block = config_.weights.block;
+  if (block.chosen()) return;
+  // A run keeps its blocks wherever it goes on.
+  block =
+      folder_.is_new() ? default_block(device_->is_cuda()) : read_config(folder_.path() / "config.toml").weights.block;
 }
 
 void Trainer::open_data() {
@@ -183,8 +192,7 @@ void Trainer::change_phase(std::int64_t step) {
     sparse_start_ = step;
     model_->start_sparse_phase(*device_);
     model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
-    console_.note("step " + std::to_string(step) + ": weights become " + config_.weights.method + " " +
-                  to_string(config_.weights.pattern));
+    console_.note("step " + std::to_string(step) + ": weights become " + describe_weights(config_.weights));
     changed = true;
   }
   // Adapters join sparse layers: in a dense phase they wait for its end.

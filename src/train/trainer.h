@@ -37,6 +37,8 @@ class Trainer {
   const Device& device() const { return *device_; }
 
  private:
+  // weights.block, where it is left to the device.
+  void choose_block();
   void open_data();
   void build_model();
   void start_model();

@@ -62,7 +62,16 @@ TEST_F(Program, PrepareWarnsOfTextThatIsOddAndClearsWhatAKilledOneLeft) {
   EXPECT_TRUE(fs::exists(alive)) << "its process lives";
 }
 
-TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
+class ProgramByMethod : public Program, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    Program::SetUp();
+    config_ = (folder_.path() / "configs" / (std::string("tiny-") + GetParam() + ".toml")).string();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Methods, ProgramByMethod, ::testing::Values("slope", "block"));
+
+TEST_P(ProgramByMethod, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto trained = program({"train", config_, "--out", "run"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_EQ(trained.out.find('\x1b'), std::string::npos) << "no escape sequences where there is no terminal";
@@ -73,7 +82,7 @@ TEST_F(Program, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto score = nlohmann::json::parse(scored.out);
   EXPECT_EQ(score.at("step"), 20);
   const auto evaluations = read_eval_metrics(folder_.path() / "run" / "eval.jsonl");
-  // The loop evaluates with W^R in training's kernels, `eval` with those of inference: the same model to rounding.
+  // The loop evaluates with training's kernels, `eval` with those of inference: the same model to rounding.
   EXPECT_NEAR(score.at("loss").get<double>(), *find_value(evaluations.back().values, "loss"), 1e-4);
 
   const auto once = program({"generate", "run", "--prompt", "The", "--tokens", "20", "--seed", "4"});
@@ -143,7 +152,7 @@ TEST_F(Program, WorksInFoldersWithGlobCharacters) {
 
 TEST_F(Program, InspectsConfigurationsOfEverySize) {
   for (const char* name :
-       {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope"}) {
+       {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope", "tiny-block"}) {
     const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
     EXPECT_EQ(ended.code, 0) << name << ended.err;
   }
@@ -264,11 +273,17 @@ TEST_F(Program, BenchmarksWriteTheirRows) {
   const auto json = nlohmann::json::parse(read_all(folder_.path() / "results.json"));
   EXPECT_EQ(json.at("rows").size(), 9u);
   EXPECT_NE(json.at("command").get<std::string>().find("bench step --model tiny"), std::string::npos);
-  EXPECT_EQ(program({"bench", "matmul", "--shape", "64x64", "--tokens", "16", "--repeats", "1"}).code, 0);
-  EXPECT_EQ(program({"bench", "infer", "--model", "tiny", "--vocab", "128", "--prompt", "8", "--tokens", "4",
-                     "--repeats", "1"})
-                .code,
-            0);
+  const std::vector<std::string> all = {"--methods", "dense,slope,block", "--block", "16x32", "--density", "0.25"};
+  for (std::vector<std::string> arguments :
+       {std::vector<std::string>{"bench", "matmul", "--shape", "64x64", "--tokens", "16", "--repeats", "1"},
+        {"bench", "step", "--model", "tiny", "--vocab", "128", "--batch", "2", "--repeats", "1"},
+        {"bench", "infer", "--model", "tiny", "--vocab", "128", "--prompt", "8", "--tokens", "4", "--repeats", "1"}}) {
+    arguments.insert(arguments.end(), all.begin(), all.end());
+    const auto printed = program(arguments);
+    ASSERT_EQ(printed.code, 0) << printed.err;
+    for (const char* method : {"dense", "slope", "block"})
+      EXPECT_NE(printed.out.find(method), std::string::npos) << printed.out;
+  }
 }
 
 }  // namespace

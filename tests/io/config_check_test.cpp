@@ -69,6 +69,30 @@ TEST(ConfigCheck, OneSparseLayerOfADenseModel) {
       "weights.dense_layers");
 }
 
+TEST(ConfigCheck, BlocksAreNoLargerThanTheirLayers) {
+  EXPECT_EQ(refused({"weights.method=block"}), "(accepted)");
+  EXPECT_EQ(refused({"weights.method=block", "weights.block=64x64", "model.ffn=250"}), "(accepted)")
+      << "blocks may hang over";
+  EXPECT_EQ(refused({"weights.method=block", "weights.block=128x32"}),
+            "--set: weights.block: found \"128x32\", but the layer blocks.0.attention.out is only 64 x 64; expected at "
+            "most \"64x32\", or the layer in weights.dense_layers");
+  EXPECT_EQ(refused({"weights.override=[{layers='blocks.1.mlp.down', method='block', block='32x512'}]"}),
+            "--set: weights.override: found \"32x512\", but the layer blocks.1.mlp.down is only 64 x 256; expected at "
+            "most \"32x256\", or the layer in weights.dense_layers");
+}
+
+TEST(ConfigCheck, MasksBelongToMethods) {
+  for (const char* mask : {"auto", "random", "magnitude", "balanced", "diagonal-band"})
+    EXPECT_EQ(refused({"weights.method=block", "weights.mask=" + std::string(mask)}), "(accepted)");
+  for (const char* mask : {"auto", "random", "magnitude"})
+    EXPECT_EQ(refused({"weights.method=slope", "weights.mask=" + std::string(mask)}), "(accepted)");
+  EXPECT_EQ(
+      refused({"weights.method=slope", "weights.mask=balanced"}),
+      "--set: weights.mask: found \"balanced\", which the slope layer blocks.0.attention.out cannot have; expected "
+      "\"auto\", \"random\" or \"magnitude\"");
+  EXPECT_EQ(refused({"weights.mask=balanced"}), "(accepted)") << "no layer is sparse";
+}
+
 TEST(ConfigCheck, ATiedHeadStaysDense) {
   const std::string expected =
       "--set: weights.override: the layer head would be sparse, but model.tied shares it with the embedding; expected "

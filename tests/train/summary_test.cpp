@@ -23,7 +23,7 @@ MemorySummary row_of(const ModelSummary& summary, Purpose purpose) {
 // The plan is laid out by the constructors that allocate; this holds them to it, purpose by purpose.
 TEST(Summary, PlanEqualsWhatIsAllocated) {
   for (const char* arch : {"gpt2", "opt", "llama"})
-    for (const char* method : {"dense", "slope"})
+    for (const char* method : {"dense", "slope", "block"})
       for (const DType precision : {DType::f32, DType::bf16})
         for (const std::int64_t rank : {0, 8}) {
           Config config = config_of(arch, method, precision);
@@ -70,6 +70,19 @@ TEST(Summary, SparseLayersTakeAtMostTheirShare) {
   EXPECT_NEAR(summary.sparse_layers_ratio, 10.25 / 18.0, 1e-9);  // slope.md 6.1, with fp32 gradients
   EXPECT_LT(summary.kept_parameters, summary.dense_parameters);
   EXPECT_EQ(plan_summary(config_of("gpt2", "dense", DType::bf16), Mode::training, 0).sparse_layers_ratio, 1.0);
+}
+
+// Half of the values, gradients, masters and moments, and next to nothing for the lists.
+TEST(Summary, BlocksTakeTheirDensityOfMemory) {
+  Config config = config_of("gpt2", "block", DType::bf16);
+  config.model.width = 256;
+  config.model.ffn = 1024;
+  for (const double density : {0.5, 0.25}) {
+    config.weights.density = density;
+    const ModelSummary summary = plan_summary(config, Mode::training, 0);
+    EXPECT_GE(summary.sparse_layers_ratio, density);
+    EXPECT_LE(summary.sparse_layers_ratio, density + 0.005);
+  }
 }
 
 TEST(Summary, LaysOutModelsThatNoMachineHolds) {

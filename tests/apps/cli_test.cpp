@@ -161,8 +161,8 @@ TEST_F(Program, InspectsConfigurationsOfEverySize) {
   EXPECT_NE(planned.out.find("vocabulary 2048"), std::string::npos) << planned.err;
   EXPECT_NE(program({"inspect", "configs/tiny-slope.toml"}).out.find("vocabulary 257"), std::string::npos);
   ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
-  const auto prepared =
-      program({"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=\"\"", "--set", "data.train=data"});
+  const auto prepared = program({"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=\"\"", "--set",
+                                 "data.train=data", "--set", "data.val=data"});
   EXPECT_NE(prepared.out.find("vocabulary 300"), std::string::npos) << prepared.err;
   const auto phases =
       program({"inspect", "configs/tiny-slope.toml", "--set", "model.vocab=257", "--set", "weights.start=0.25"});

@@ -29,6 +29,14 @@ void check(const MatmulArgs& args, std::int64_t rows, std::int64_t columns, std:
   require(args.bias.empty() || args.bias.dtype == DType::f32, "matmul: the bias is fp32");
 }
 
+void check_epilogue(const MatmulArgs& args) {
+  const Tensor& z = args.pre_activation;
+  require(z.shape == args.y.shape && z.dtype == args.y.dtype && (z.data != args.y.data || z.count() == 0),
+          "matmul: the pre-activation is an array of its own, like y in shape and type");
+  require(!args.accumulate, "matmul: an epilogue does not accumulate");
+  require(args.epilogue == Epilogue::gelu_forward || args.bias.empty(), "matmul: gelu_backward has no bias");
+}
+
 }  // namespace
 
 void matmul(Device& device, const MatmulArgs& args) {
@@ -37,7 +45,9 @@ void matmul(Device& device, const MatmulArgs& args) {
   const std::int64_t rows = args.y.shape[0], columns = args.y.shape[1];
   const std::int64_t depth = args.a.shape[args.transpose_a ? 0 : 1];
   check(args, rows, columns, depth);
+  if (args.epilogue != Epilogue::none) check_epilogue(args);
   if (args.y.count() == 0) return;
+  if (args.epilogue != Epilogue::none && (depth == 0 || !device.is_cuda())) return matmul_then_gelu(device, args);
   if (depth == 0) return without_depth(device, args);
   if constexpr (kBuiltWithCuda)
     if (device.is_cuda()) return cuda::matmul(device, args);

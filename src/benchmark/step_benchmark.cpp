@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 
+#include "benchmark/for_device.h"
 #include "benchmark/timing.h"
 #include "core/random.h"
 #include "model/transformer.h"
@@ -20,7 +21,7 @@ class Contestant {
  public:
   Contestant(Config config, std::int64_t batch)
       : device_(Device::named(config.run.device, config.run.threads)),
-        config_(std::move(config)),
+        config_(for_device(std::move(config), *device_)),
         model_(*device_, config_, Mode::training, false),
         activations_(*device_, config_.model, config_.run.precision, batch, config_.model.context,
                      recompute_named(config_.train.recompute)),

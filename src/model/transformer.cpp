@@ -18,7 +18,7 @@ namespace {
 
 // Logits of this many bytes exist at once: large enough that the head's products run at full speed (on a GPU each chunk
 // reads and writes the head's whole gradient), small beside the activations of any batch worth training.
-constexpr std::int64_t kLogitBytes = std::int64_t{192} << 20;
+constexpr std::int64_t kLogitBytes = std::int64_t{448} << 20;
 constexpr std::int64_t kGpuLogitBytes = std::int64_t{384} << 20;
 
 // Tokens whose logits exist at once: chunks of nearly equal size, in whole tiles of the products.

@@ -15,6 +15,8 @@ fail() { echo "FAILED: $*"; exit 1; }
 declare -A left_out=(
   [scripts/quickstart]="installs packages and trains for minutes; its steps are the commands below it"
   [scripts/test]="runs this test"
+  ["cmake --preset cuda && cmake --build --preset cuda --target filigree"]="scripts/test builds it where nvcc is"
+  ["build-cuda/filigree train configs/mine.toml --out runs/mine"]="as build/filigree, on a GPU"
 )
 
 # Makes a training run tiny.

@@ -1,6 +1,7 @@
 #include "bench_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -11,6 +12,7 @@
 #include "io/config_toml.h"
 #include "io/layer_pattern.h"
 #include "io/model_presets.h"
+#include "option_checks.h"
 
 namespace filigree {
 namespace {
@@ -22,6 +24,8 @@ struct Options {
   std::vector<std::string> precisions = {"fp32", "bf16"};
   std::vector<std::string> methods = {"dense", "slope"};
   std::string pattern = "2:4";
+  std::string block = "auto";
+  double density = 0.5;
   std::string model = "gpt2-124m";
   std::int64_t tokens = 4096;
   std::int64_t batch = 4;
@@ -48,6 +52,20 @@ Pattern pattern_named(const std::string& text) {
   return *pattern;
 }
 
+BlockShape block_named(const std::string& text) {
+  const std::optional<BlockShape> block = parse_block(text);
+  require_user(block.has_value(), "--block: " + text + "; it must be like 16x16, 4 to 1024 wide, or auto");
+  return *block;
+}
+
+void check_methods(const Options& options) {
+  require_user(!options.methods.empty() && options.methods.front() == "dense",
+               "--methods: dense must come first, for the others stand beside it");
+  for (const std::string& method : options.methods)
+    require_user(method == "dense" || method == "slope" || method == "block",
+                 "--methods: " + method + "; this version has dense, slope, block");
+}
+
 // Vocabularies of presets that leave it to the tokenizer.
 std::int64_t default_vocab(const ModelConfig& model) {
   return model.vocab > 0 ? model.vocab : 2048;
@@ -72,17 +90,18 @@ Config model_config(const Options& options, const std::string& precision) {
   config.run.deterministic = options.deterministic;
   config.train.recompute = options.recompute;
   config.weights.pattern = pattern_named(options.pattern);
-  require_user(!options.methods.empty() && options.methods.front() == "dense",
-               "--methods: dense must come first, for the others stand beside it");
-  for (const std::string& method : options.methods)
-    require_user(method == "dense" || method == "slope", "--methods: " + method + "; this version has dense, slope");
+  config.weights.block = block_named(options.block);
+  config.weights.density = options.density;
+  check_methods(options);
   // The checks of a configuration, on what a configuration would have to say besides.
   Config checked = config;
-  checked.weights.method = options.methods.back();
   checked.data.train = {"-"};
   checked.train.steps = 1;
   checked.train.batch_tokens = config.model.context;
-  check_config(checked);
+  for (const std::string& method : options.methods) {
+    checked.weights.method = method;
+    check_config(checked);
+  }
   return config;
 }
 
@@ -98,6 +117,10 @@ void append(std::vector<ResultRow>& rows, std::vector<ResultRow> more) {
 }
 
 void run_matmul(const Options& options) {
+  check_methods(options);
+  const auto has = [&](const char* method) {
+    return std::find(options.methods.begin(), options.methods.end(), method) != options.methods.end();
+  };
   const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions) {
@@ -110,14 +133,17 @@ void run_matmul(const Options& options) {
       require_user(read && inputs > 0 && outputs > 0,
                    "--shape: " + shape + "; it must be INPUTSxOUTPUTS, e.g. 768x3072");
       const Pattern pattern = pattern_named(options.pattern);
-      require_user(inputs % pattern.of == 0 && outputs % pattern.of == 0,
+      require_user(!has("slope") || (inputs % pattern.of == 0 && outputs % pattern.of == 0),
                    "--shape: " + shape + "; both widths must be multiples of " + std::to_string(pattern.of) +
                        " for the pattern " + options.pattern);
       append(rows, benchmark_matmul(*device, {.inputs = inputs,
                                               .outputs = outputs,
                                               .tokens = options.tokens,
                                               .dtype = precision_named(precision),
+                                              .methods = options.methods,
                                               .pattern = pattern,
+                                              .block = block_named(options.block),
+                                              .density = options.density,
                                               .repeats = options.repeats}));
     }
   }
@@ -152,24 +178,27 @@ void run_infer(const Options& options) {
 void add_common(CLI::App& command, Options& options) {
   command.add_option("--json", options.json, "write or update a results file")->type_name("FILE");
   command.add_option("--precision", options.precisions, "fp32, bf16")->capture_default_str()->delimiter(',');
-  command.add_option("--pattern", options.pattern, "of the sparse rows")->capture_default_str();
+  command.add_option("--methods", options.methods, "dense first, then slope, block")
+      ->capture_default_str()
+      ->delimiter(',');
+  command.add_option("--pattern", options.pattern, "of slope")->capture_default_str();
+  command.add_option("--block", options.block, "of block: OUTPUTSxINPUTS, or auto: as the device likes")
+      ->capture_default_str();
+  command.add_option("--density", options.density, "of block")->capture_default_str()->check(CLI::Range(1e-6, 1.0));
   command.add_option("--repeats", options.repeats, "timed rounds; the median counts")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   command.add_option("--device", options.device, "auto, cpu, cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  command.add_option("--threads", options.threads, "0: all processors")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", options.threads, "0: all processors")->capture_default_str()->check(at_least(0));
 }
 
 void add_model(CLI::App& command, Options& options) {
   command.add_option("--model", options.model, "a preset's name")->capture_default_str();
-  command.add_option("--methods", options.methods, "dense first")->capture_default_str()->delimiter(',');
-  command.add_option("--context", options.context, "in place of the preset's")->check(CLI::PositiveNumber);
-  command.add_option("--layers", options.layers, "in place of the preset's")->check(CLI::PositiveNumber);
-  command.add_option("--vocab", options.vocab, "in place of the preset's")->check(CLI::PositiveNumber);
+  command.add_option("--context", options.context, "in place of the preset's")->check(at_least(1));
+  command.add_option("--layers", options.layers, "in place of the preset's")->check(at_least(1));
+  command.add_option("--vocab", options.vocab, "in place of the preset's")->check(at_least(1));
 }
 
 }  // namespace
@@ -186,13 +215,13 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   matmul->add_option("--shape", options->shapes, "INPUTSxOUTPUTS")->capture_default_str()->delimiter(',');
   matmul->add_option("--tokens", options->tokens, "rows of the input; up to 8: decoding")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   matmul->callback([options] { run_matmul(*options); });
 
   CLI::App* step = bench->add_subcommand("step", "whole training steps");
   add_common(*step, *options);
   add_model(*step, *options);
-  step->add_option("--batch", options->batch, "sequences in a step")->capture_default_str()->check(CLI::PositiveNumber);
+  step->add_option("--batch", options->batch, "sequences in a step")->capture_default_str()->check(at_least(1));
   step->add_option("--recompute", options->recompute, "as train.recompute")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "norm", "activation", "block"}));
@@ -202,12 +231,8 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   CLI::App* infer = bench->add_subcommand("infer", "reading a prompt and decoding");
   add_common(*infer, *options);
   add_model(*infer, *options);
-  infer->add_option("--prompt", options->prompt, "tokens of the prompt")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  infer->add_option("--tokens", options->decoded, "tokens decoded a round")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  infer->add_option("--prompt", options->prompt, "tokens of the prompt")->capture_default_str()->check(at_least(1));
+  infer->add_option("--tokens", options->decoded, "tokens decoded a round")->capture_default_str()->check(at_least(1));
   infer->callback([options] { run_infer(*options); });
 
   bench->footer(

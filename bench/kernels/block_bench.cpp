@@ -17,6 +17,7 @@
 
 #include "benchmark/results.h"
 #include "core/cuda_error.h"
+#include "kernels/block/block_mask.h"
 #include "kernels/block/block_matmul.h"
 #include "kernels/block_bench_device.h"
 #include "kernels/dense_cublaslt.h"

@@ -3,8 +3,8 @@
 #include "benchmark/timing.h"
 #include "core/hash.h"
 #include "core/random.h"
-#include "sparsity/dense_weight.h"
-#include "sparsity/slope_weight.h"
+#include "io/model_layers.h"
+#include "sparsity/linear_weight.h"
 
 namespace filigree {
 namespace {
@@ -25,38 +25,44 @@ OwnedTensor random(Device& device, DType dtype, Shape shape, const char* name) {
 std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& benchmark) {
   const std::int64_t tokens = benchmark.tokens, inputs = benchmark.inputs, outputs = benchmark.outputs;
   const bool decoding = tokens <= 8;
+  const bool gpu = device.is_cuda();
   LinearSpec spec{.name = "layer",
                   .inputs = inputs,
                   .outputs = outputs,
                   .dtype = benchmark.dtype,
                   .mode = decoding ? Mode::inference : Mode::training,
-                  .method = "slope",
-                  .pattern = benchmark.pattern};
+                  .pattern = benchmark.pattern,
+                  .block = benchmark.block.chosen() ? benchmark.block : default_block(gpu),
+                  .density = benchmark.density};
   const OwnedTensor matrix = random(device, DType::f32, {outputs, inputs}, "matrix");
   const OwnedTensor x = random(device, benchmark.dtype, {tokens, inputs}, "x");
   const OwnedTensor dy = random(device, benchmark.dtype, {tokens, outputs}, "dy");
   const OwnedTensor y = device.memory().tensor(Purpose::workspace, benchmark.dtype, {tokens, outputs});
   const OwnedTensor dx = device.memory().tensor(Purpose::workspace, benchmark.dtype, {tokens, inputs});
 
-  SlopeWeight sparse(device, spec), planned(device, spec);
-  spec.method = "dense";
-  DenseWeight dense(device, spec);
   struct Candidate {
-    const char* method;
-    LinearWeight* weight;
+    std::string method;
+    std::unique_ptr<LinearWeight> weight;
   };
-  const Candidate candidates[] = {{"dense", &dense}, {"slope", &sparse}, {"slope-planned", &planned}};
-  for (const Candidate& candidate : candidates) candidate.weight->initialize(device, matrix, false);
-  PlanTable plans(true);
-  planned.plan(device, plans, tokens);  // with its values in place: an empty mask would be no work at all
-  PlanTable untimed(false);
-  sparse.plan(device, untimed, tokens);  // sparse wherever there is a sparse kernel
+  std::vector<Candidate> candidates;
+  PlanTable timed(true), untimed(false);  // untimed: sparse wherever there is a sparse kernel
+  for (const std::string& method : benchmark.methods) {
+    spec.method = method;
+    spec.mask = default_mask(method);
+    const auto add = [&](const std::string& name, PlanTable& plans) {
+      candidates.push_back({name, make_linear_weight(device, spec)});
+      candidates.back().weight->initialize(device, matrix, false);
+      candidates.back().weight->plan(device, plans, tokens);  // after its values: an empty mask would be no work at all
+    };
+    add(method, untimed);
+    if (method != "dense") add(method + "-planned", timed);
+  }
 
   std::vector<ResultRow> rows;
   const auto measure = [&](const char* metric, const std::function<void(LinearWeight&)>& product) {
     std::vector<std::function<void()>> runs;
     for (const Candidate& candidate : candidates)
-      runs.push_back([&product, &device, weight = candidate.weight] {
+      runs.push_back([&product, &device, weight = candidate.weight.get()] {
         product(*weight);
         device.synchronize();
       });

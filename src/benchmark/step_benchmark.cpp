@@ -103,10 +103,11 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
 
   const Config& config = benchmark.config;
   const double tokens = static_cast<double>(benchmark.batch * config.model.context);
+  const std::string suffix = config.run.deterministic ? "-deterministic" : "";
   std::vector<ResultRow> rows;
   for (std::size_t i = 0; i < times.size(); ++i) {
     ResultRow row{.name = benchmark.name,
-                  .method = benchmark.methods[i],
+                  .method = benchmark.methods[i] + suffix,
                   .config = {.batch = benchmark.batch,
                              .sequence = config.model.context,
                              .layers = config.model.layers,
@@ -132,7 +133,7 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
     row.measured = {first_step, first_step, first_step};
     rows.push_back(row);
   }
-  compare_with(rows, "dense");
+  compare_with(rows, "dense" + suffix);
   return rows;
 }
 

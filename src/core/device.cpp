@@ -16,6 +16,7 @@ const CpuFeatures& cpu_features() {
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     found.avx512_vbmi2 = found.avx512 && __builtin_cpu_supports("avx512vbmi2");
     found.avx512_bf16 = found.avx512 && __builtin_cpu_supports("avx512bf16");
+    found.avx512_fp16 = found.avx512 && __builtin_cpu_supports("avx512fp16");
     // g++ 12 has no name for AMX in __builtin_cpu_supports; the kernel's list also says that the state may be used.
     std::ifstream info("/proc/cpuinfo");
     for (std::string line; std::getline(info, line);)

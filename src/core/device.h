@@ -20,8 +20,8 @@ class LibraryState {
   virtual ~LibraryState() = default;
 };
 
-enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt, tables };
-inline constexpr int kLibraryCount = 5;
+enum class Library : std::uint8_t { onednn, cublaslt, cudnn, cusparselt, tables, block };
+inline constexpr int kLibraryCount = 6;
 
 // Whether this build can compute on a GPU. Guards calls of CUDA code with `if constexpr`, so that a build without CUDA
 // links without it.
@@ -33,8 +33,8 @@ inline constexpr bool kBuiltWithCuda = false;
 
 // Scratch memory shared by everything that runs on a device. A slot's contents are valid until the next call that asks
 // for the same slot: kernels use `kernel`, a linear layer that prepares an operand for a kernel uses `layer`, whoever
-// calls layers in a loop (the chunked loss) uses `caller`. A slot grows when more is asked than before, so nothing is
-// allocated once each shape has been seen.
+// calls layers (the chunked loss, the backward pass of a block) uses `caller`. A slot grows when more is asked than
+// before, so nothing is allocated once each shape has been seen.
 enum class Scratch : std::uint8_t { kernel, layer, caller };
 inline constexpr int kScratchCount = 3;
 
@@ -107,6 +107,7 @@ struct CpuFeatures {
   bool avx512 = false;        // F, BW, DQ, VL
   bool avx512_vbmi2 = false;  // byte and word expand / compress
   bool avx512_bf16 = false;
+  bool avx512_fp16 = false;
   bool amx_bf16 = false;
 };
 const CpuFeatures& cpu_features();

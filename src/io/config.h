@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/block_shape.h"
 #include "core/dtype.h"
 #include "core/pattern.h"
 
@@ -70,18 +71,22 @@ struct TrainConfig {
 
 // What can differ from layer to layer. A layer's name is e.g. "blocks.3.attention.qkv", "blocks.0.mlp.down", "head".
 struct WeightsConfig {
-  std::string method = "dense";  // dense | slope
-  Pattern pattern;
-  std::string mask = "random";          // random | magnitude
+  std::string method = "dense";         // dense | slope | block
+  Pattern pattern;                      // slope
+  BlockShape block = kAutoBlock;        // block
+  double density = 0.5;                 // block
+  std::string mask = "auto";            // auto | random | magnitude | balanced | diagonal-band
   std::string column_mask = "dynamic";  // dynamic: chosen anew each step | fixed: at the start
   double start = 0.0;                   // fraction of the steps; before it dense
   double dx_rescale = 1.0;              // factor on dX; 1 by default (slope.md 10.3)
   std::string init_scale = "energy";    // energy: 1 / sqrt(kept energy) | none
   std::vector<std::string> dense_layers = {"blocks.0.attention.qkv", "head"};  // names with * wildcards
   struct Override {
-    std::string layers;   // a name with * wildcards, or "blocks.A-B.*" for a range of blocks
-    std::string method;   // "" keeps
-    std::string pattern;  // "" keeps
+    std::string layers;    // a name with * wildcards, or "blocks.A-B.*" for a range of blocks
+    std::string method;    // "" keeps
+    std::string pattern;   // "" keeps
+    std::string block;     // "" keeps
+    double density = 0.0;  // 0 keeps
 
     bool operator==(const Override&) const = default;
   };
@@ -100,7 +105,7 @@ struct AdaptersConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t every = 0;  // steps; 0: only at the end and when stopped
+  std::int64_t every = 0;  // steps; 0: at each evaluation, without any at every tenth of the steps
   std::int64_t keep = 2;   // newest kept; 0: all
 
   bool operator==(const CheckpointConfig&) const = default;
@@ -114,7 +119,7 @@ struct EvalConfig {
 };
 
 struct LogConfig {
-  std::int64_t every = 10;  // steps between console lines; metrics.jsonl has every step
+  std::int64_t every = 10;  // steps between console lines; 0: first and last only; metrics.jsonl has every step
 
   bool operator==(const LogConfig&) const = default;
 };

@@ -15,8 +15,6 @@ constexpr UnservedKey kUnserved[] = {
     {"distributed.", "training on several ranks"},
     {"eval.tasks", "evaluation tasks other than perplexity"},
     {"log.tensorboard", "TensorBoard files"},
-    {"weights.block", "block sparsity"},
-    {"weights.density", "methods with a free density"},
 };
 
 std::string limit(double value) {
@@ -62,7 +60,14 @@ std::string override_problem(const WeightsConfig::Override& entry) {
   }
   if (!entry.pattern.empty() && !parse_pattern(entry.pattern))
     return "pattern: expected " + expected_value(*find_config_key("weights.pattern"));
-  if (entry.method.empty() && entry.pattern.empty()) return "expected method, pattern or both beside layers";
+  if (!entry.block.empty() && !parse_block(entry.block))
+    return "block: expected " + expected_value(*find_config_key("weights.block"));
+  if (entry.density != 0.0)
+    if (const std::string problem = number_problem(*find_config_key("weights.density"), entry.density);
+        !problem.empty())
+      return "density: " + problem;
+  if (entry.method.empty() && entry.pattern.empty() && entry.block.empty() && entry.density == 0.0)
+    return "expected method, pattern, block or density beside layers";
   return "";
 }
 
@@ -101,7 +106,7 @@ std::string expected_value(const ConfigKey& key) {
     case Kind::text_list:
       return "a text or a list of texts";
     case Kind::overrides:
-      return "tables [[weights.override]] with layers, and method or pattern";
+      return "tables [[weights.override]] with layers, and method, pattern, block or density";
   }
   return "";
 }
@@ -149,25 +154,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
-}
-
-std::string_view closest_config_key(std::string_view name) {
-  const auto leaf = [](std::string_view text) { return text.substr(text.rfind('.') + 1); };
-  std::string_view best;
-  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
-  for (const ConfigKey& key : config_keys()) {
-    // No distance is below the difference of the lengths: most keys need no closer look.
-    std::size_t distance =
-        name.size() > key.name.size() ? name.size() - key.name.size() : key.name.size() - name.size();
-    if (distance < best_distance) distance = edit_distance(name, key.name);
-    // A key in the wrong section is nearer than another key of the section, however long the sections' names are.
-    if (leaf(name) == leaf(key.name)) distance = std::min<std::size_t>(distance, 1);
-    if (distance < best_distance) {
-      best = key.name;
-      best_distance = distance;
-    }
-  }
-  return best;
 }
 
 }  // namespace filigree

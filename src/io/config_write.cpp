@@ -55,6 +55,8 @@ std::string toml(const WeightsConfig::Override& entry) {
   std::string text = "{ layers = " + toml_text(entry.layers);
   if (!entry.method.empty()) text += ", method = " + toml_text(entry.method);
   if (!entry.pattern.empty()) text += ", pattern = " + toml_text(entry.pattern);
+  if (!entry.block.empty()) text += ", block = " + toml_text(entry.block);
+  if (entry.density != 0.0) text += ", density = " + toml_number(entry.density);
   return text + " }";
 }
 template <typename T>

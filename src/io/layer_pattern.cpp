@@ -98,4 +98,15 @@ std::optional<Pattern> parse_pattern(std::string_view text) {
   return Pattern{static_cast<int>(*keep), static_cast<int>(*of)};
 }
 
+std::optional<BlockShape> parse_block(std::string_view text) {
+  if (text == "auto") return kAutoBlock;
+  const std::size_t by = text.find('x');
+  if (by == std::string_view::npos) return {};
+  const auto rows = whole_number(text.substr(0, by));
+  const auto columns = whole_number(text.substr(by + 1));
+  const auto fits = [](const auto& extent) { return extent && *extent >= 4 && *extent <= 1024; };
+  if (!fits(rows) || !fits(columns)) return {};
+  return BlockShape{static_cast<int>(*rows), static_cast<int>(*columns)};
+}
+
 }  // namespace filigree

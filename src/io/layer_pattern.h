@@ -1,4 +1,5 @@
-// Names of layers with wildcards, as `weights.dense_layers` and `weights.override` take them, and N:M patterns as text.
+// Names of layers with wildcards, as `weights.dense_layers` and `weights.override` take them, and patterns and blocks
+// as text.
 //
 //   *      any run of characters, dots included: "blocks.*.mlp.*", "*.qkv"
 //   A-B    as a whole part between dots, a number from A to B: "blocks.0-3.*"
@@ -9,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/block_shape.h"
 #include "core/pattern.h"
 
 namespace filigree {
@@ -22,5 +24,8 @@ std::string layer_pattern_problem(std::string_view pattern);
 
 // "2:4" -> Pattern{2, 4}; nothing unless 1 <= keep < of <= 32.
 std::optional<Pattern> parse_pattern(std::string_view text);
+
+// "16x32" -> BlockShape{16, 32}, "auto" -> kAutoBlock; nothing unless both extents are from 4 to 1024.
+std::optional<BlockShape> parse_block(std::string_view text);
 
 }  // namespace filigree

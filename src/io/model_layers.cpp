@@ -1,6 +1,7 @@
 #include "io/model_layers.h"
 
 #include "core/error.h"
+#include "io/config_keys.h"
 #include "io/layer_pattern.h"
 
 namespace filigree {
@@ -21,15 +22,29 @@ std::vector<LinearShape> linear_layers(const ModelConfig& model) {
 }
 
 LayerWeights layer_weights(const WeightsConfig& weights, std::string_view layer) {
-  LayerWeights result{weights.method, weights.pattern};
+  LayerWeights result{weights.method, weights.pattern, weights.block, weights.density, weights.mask};
   for (const std::string& pattern : weights.dense_layers)
     if (matches_layer(pattern, layer)) result.method = "dense";
   for (const WeightsConfig::Override& override_ : weights.overrides) {
     if (!matches_layer(override_.layers, layer)) continue;
     if (!override_.method.empty()) result.method = override_.method;
     if (const auto pattern = parse_pattern(override_.pattern)) result.pattern = *pattern;
+    if (const auto block = parse_block(override_.block)) result.block = *block;
+    if (override_.density > 0.0) result.density = override_.density;
   }
+  if (!result.block.chosen()) result.block = default_block(false);
+  if (result.mask == "auto") result.mask = default_mask(result.method);
   return result;
+}
+
+std::string default_mask(std::string_view method) {
+  return method == "block" ? "balanced" : "random";
+}
+
+std::string describe_weights(const WeightsConfig& weights) {
+  if (weights.method == "slope") return "slope " + to_string(weights.pattern);
+  if (weights.method != "block") return weights.method;
+  return "block " + to_string(weights.block) + ", density " + toml_value(weights.density);
 }
 
 }  // namespace filigree

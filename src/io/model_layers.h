@@ -26,9 +26,18 @@ std::vector<LinearShape> linear_layers(const ModelConfig& model);
 struct LayerWeights {
   std::string method;
   Pattern pattern;
+  BlockShape block;  // chosen: the CPU's where the configuration leaves it to the device
+  double density = 0.5;
+  std::string mask;  // not "auto"
 };
-// The method and pattern of one layer: weights.method, then "dense" where weights.dense_layers names the layer, then
-// the overrides in order, so that an override may make a layer of that list sparse again.
+// What one layer is: weights.method, then "dense" where weights.dense_layers names the layer, then the overrides in
+// order, so that an override may make a layer of that list sparse again.
 LayerWeights layer_weights(const WeightsConfig& weights, std::string_view layer);
+
+// What mask = "auto" stands for.
+std::string default_mask(std::string_view method);
+
+// "dense", "slope 2:4", "block 16x16, density 0.5": what most layers are.
+std::string describe_weights(const WeightsConfig& weights);
 
 }  // namespace filigree

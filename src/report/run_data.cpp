@@ -191,8 +191,12 @@ RunFigures figures_of(const RunData& run) {
   const std::string method = value_of(run.config, "weights.method");
   figures.dense = method.empty() || method == "dense";
   figures.method = figures.dense ? "dense" : method;
-  if (const std::string pattern = value_of(run.config, "weights.pattern"); !figures.dense && !pattern.empty())
+  const bool block = figures.method == "block";
+  if (const std::string pattern = value_of(run.config, block ? "weights.block" : "weights.pattern");
+      !figures.dense && !pattern.empty())
     figures.method.append(" ").append(pattern);
+  if (const std::string density = value_of(run.config, "weights.density"); block && !density.empty())
+    figures.method.append(", density ").append(density);
   if (const std::string steps = value_of(run.config, "train.steps"); !steps.empty())
     figures.planned_steps = std::atoll(steps.c_str());
 

@@ -1,5 +1,6 @@
 #include "sparsity/linear_weight.h"
 
+#include "sparsity/block_weight.h"
 #include "sparsity/dense_weight.h"
 #include "sparsity/slope_weight.h"
 
@@ -38,12 +39,15 @@ void load_parameter(Device& device, const CheckpointSource& source, Parameter& p
 std::unique_ptr<LinearWeight> make_linear_weight(Device& device, const LinearSpec& spec) {
   if (spec.method == "dense") return std::make_unique<DenseWeight>(device, spec);
   if (spec.method == "slope") return std::make_unique<SlopeWeight>(device, spec);
+  if (spec.method == "block") return std::make_unique<BlockWeight>(device, spec);
   throw Error("no weight method is called '" + spec.method + "'");
 }
 
-std::unique_ptr<LinearWeight> sparsify(Device& device, LinearWeight& dense, const LinearSpec& spec) {
-  require(spec.method == "slope", "only SLoPe weights can be made from dense ones in mid-run");
-  auto sparse = std::make_unique<SlopeWeight>(device, spec);
+namespace {
+
+template <typename Weight>
+std::unique_ptr<LinearWeight> sparsify_as(Device& device, LinearWeight& dense, const LinearSpec& spec) {
+  auto sparse = std::make_unique<Weight>(device, spec);
   const Shape shape{spec.outputs, spec.inputs};
   const OwnedTensor content = device.memory().tensor(Purpose::workspace, DType::f32, shape);
   dense.expand(device, content, LinearWeight::Content::values);
@@ -53,6 +57,14 @@ std::unique_ptr<LinearWeight> sparsify(Device& device, LinearWeight& dense, cons
   dense.expand(device, content, LinearWeight::Content::v);
   sparse->take_moment(device, LinearWeight::Content::v, content);
   return sparse;
+}
+
+}  // namespace
+
+std::unique_ptr<LinearWeight> sparsify(Device& device, LinearWeight& dense, const LinearSpec& spec) {
+  if (spec.method == "slope") return sparsify_as<SlopeWeight>(device, dense, spec);
+  if (spec.method == "block") return sparsify_as<BlockWeight>(device, dense, spec);
+  throw Error("no weight method called '" + spec.method + "' can be taken up in mid-run");
 }
 
 }  // namespace filigree

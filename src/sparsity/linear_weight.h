@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/block_shape.h"
 #include "core/device.h"
 #include "core/pattern.h"
 #include "sparsity/parameter.h"
@@ -53,8 +54,10 @@ struct LinearSpec {
   DType dtype = DType::f32;  // of values and activations
   Mode mode = Mode::training;
   std::string method = "dense";
-  Pattern pattern = {};            // of sparse methods
-  std::string mask = "random";     // random | magnitude
+  Pattern pattern = {};            // SLoPe
+  BlockShape block = {16, 16};     // block
+  double density = 0.5;            // block: share of the blocks kept
+  std::string mask = "random";     // random | magnitude; block: balanced | diagonal-band, too
   bool fixed_column_mask = false;  // SLoPe: choose W^{R,C}'s columns once
   float dx_rescale = 1.0f;         // SLoPe: factor on dx
   bool scale_by_energy = true;     // initial values times 1 / sqrt(kept energy)
@@ -66,7 +69,7 @@ struct LayerDescription {
   std::string name;
   std::int64_t rows = 0, columns = 0;
   std::string method;
-  std::string pattern;  // "" when dense
+  std::string pattern;  // "2:4", "16x16"; "" when dense
   double density = 1.0;
   std::string backend;     // e.g. "forward sparse, dx sparse, dw sparse"
   bool mask_valid = true;  // every group keeps what its pattern says
@@ -84,6 +87,18 @@ class LinearWeight {
   // bias (N) fp32 may be empty. y and x have the spec's dtype.
   virtual void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) = 0;
   virtual void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) = 0;
+  // The same two beside GELU, for weights whose product can take it along (matmul.h's epilogues); the others return
+  // false and have done nothing.
+  //   z (T, N) = x · Wᵀ + bias,  y (T, N) = gelu(z)
+  //   dz (T, K) = (dy · W) · gelu'(z)                  z (T, K): what the layer's input is gelu of
+  virtual bool forward_gelu(Device& /*device*/, const Tensor& /*y*/, const Tensor& /*z*/, const Tensor& /*x*/,
+                            const Tensor& /*bias*/) {
+    return false;
+  }
+  virtual bool input_gradient_gelu(Device& /*device*/, const Tensor& /*dz*/, const Tensor& /*dy*/,
+                                   const Tensor& /*z*/) {
+    return false;
+  }
   // accumulate: add to the gradient (later micro-batches and chunks).
   virtual void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
 

@@ -1,48 +1,16 @@
 // SLoPe's products: the kernels that can compute them, and the choice among these.
 #include <algorithm>
-#include <vector>
 
 #include "core/hash.h"
 #include "core/random.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/nm/nm_cusparselt.h"
 #include "kernels/nm/nm_pack.h"
+#include "sparsity/random_operand.h"
 #include "sparsity/slope_weight.h"
 
 namespace filigree {
 namespace {
-
-// A random operand of products that are timed or verified, made when it is first asked for. Zeros would flatter
-// whatever they are timed with. Large ones repeat a piece: the numbers' worth is that they are not alike.
-class Operand {
- public:
-  Operand(Device& device, const Random& random, DType dtype, Shape shape)
-      : device_(device), random_(random), dtype_(dtype), shape_(shape) {}
-
-  const Tensor& get() {
-    if (tensor_.empty()) make();
-    return tensor_;
-  }
-
- private:
-  void make() {
-    tensor_ = device_.memory().tensor(Purpose::workspace, dtype_, shape_);
-    const std::int64_t count = shape_.count(), piece = std::min(count, std::int64_t{1} << 20);
-    with_compute_type(dtype_, [&]<typename T>() {
-      std::vector<T> values(static_cast<std::size_t>(piece));
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(random_.uniform(i) - 0.5f);
-      T* to = tensor_.view().as<T>();
-      for (std::int64_t begin = 0; begin < count; begin += piece)
-        device_.copy_from_host({to + begin, dtype_, {std::min(piece, count - begin)}}, values.data());
-    });
-  }
-
-  Device& device_;
-  Random random_;
-  DType dtype_;
-  Shape shape_;
-  OwnedTensor tensor_;
-};
 
 // Whether the sparse kernel can compute this very product: always on the CPU; on a GPU when a plan was made for it.
 bool serves(Device& device, const NmMatmulArgs& args) {
@@ -150,9 +118,9 @@ std::optional<int> SlopeWeight::ready(Device& device, const PlanTable& table, co
 
 void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
   const Random random(spec_.seed, RandomPurpose::benchmark, fnv1a32(spec_.name));
-  Operand x(device, random, spec_.dtype, {tokens, spec_.inputs});
-  Operand y(device, random, spec_.dtype, {tokens, spec_.outputs});
-  Operand bias(device, random, DType::f32, {spec_.outputs});
+  RandomOperand x(device, random, spec_.dtype, {tokens, spec_.inputs});
+  RandomOperand y(device, random, spec_.dtype, {tokens, spec_.outputs});
+  RandomOperand bias(device, random, DType::f32, {spec_.outputs});
   // Forward products may have a bias: a GPU's plan must know.
   const auto choose = [&](const char* name, const NmMatrix& weight, bool with_bias,
                           const std::function<NmMatmulArgs()>& product) {

@@ -63,6 +63,8 @@ on_nonfinite = "skip"
 [weights]
 method = "slope"
 pattern = "1:4"
+block = "32x64"
+density = 0.25
 mask = "magnitude"
 column_mask = "fixed"
 start = 0.5
@@ -75,6 +77,8 @@ method = "dense"
 [[weights.override]]
 layers = "*.up"
 pattern = "2:8"
+block = "auto"
+density = 1
 [adapters]
 rank = 4
 start = 0.75
@@ -95,13 +99,15 @@ every = 2
   EXPECT_EQ(c.train, (TrainConfig{20, 64, 2, 1.0, "linear", 3, 0.25, 0.5, 0.8, 0.0, 1e-7, 0.0, "block", "skip"}));
   EXPECT_EQ(c.weights, (WeightsConfig{"slope",
                                       {1, 4},
+                                      {32, 64},
+                                      0.25,
                                       "magnitude",
                                       "fixed",
                                       0.5,
                                       2.0,
                                       "none",
                                       {"head"},
-                                      {{"blocks.1.*", "dense", ""}, {"*.up", "", "2:8"}}}));
+                                      {{"blocks.1.*", "dense", "", "", 0.0}, {"*.up", "", "2:8", "auto", 1.0}}}));
   EXPECT_EQ(c.adapters, (AdaptersConfig{4, 0.75, "scaled", 0.2}));
   EXPECT_EQ(c.checkpoint, (CheckpointConfig{5, 0}));
   EXPECT_EQ(c.eval, (EvalConfig{6, 1000}));
@@ -165,7 +171,8 @@ TEST(ConfigRead, RangesAreChecked) {
   EXPECT_EQ(set_refusal("train.clip=-1.0"), "--set: train.clip: found -1.0, expected a number of at least 0");
   EXPECT_EQ(set_refusal("train.eps=0"), "--set: train.eps: found 0.0, expected a number above 0");
   EXPECT_EQ(set_refusal("adapters.start=-0.1"), "--set: adapters.start: found -0.1, expected a number from 0 to 1");
-  EXPECT_EQ(set_refusal("log.every=0"), "--set: log.every: found 0, expected an integer of at least 1");
+  EXPECT_EQ(set_refusal("log.every=-1"), "--set: log.every: found -1, expected an integer of at least 0");
+  EXPECT_EQ(set_refusal("log.every=0"), "(accepted)");
   EXPECT_EQ(set_refusal("model.layers=5000"), "--set: model.layers: found 5000, expected an integer from 1 to 1024");
 }
 
@@ -178,13 +185,13 @@ TEST(ConfigRead, ChoicesAndFormsAreChecked) {
   for (const char* pattern : {"4:4", "0:4", "2:33", "2", "two:four"})
     EXPECT_EQ(set_refusal("weights.pattern=" + std::string(pattern)).substr(0, 30), "--set: weights.pattern: found ")
         << pattern;
-  EXPECT_EQ(
-      set_refusal("data.tokenizer=spm:0"),
-      "--set: data.tokenizer: found \"spm:0\", expected \"bytes\", \"spm:VOCAB\" with VOCAB from 1 to 1000000, or "
-      "a tokenizer's file");
-  for (const char* wrong : {"spm:", "spm:2k", "spm:1000001", "spm:99999999999", "spm:-5"})
+  EXPECT_EQ(set_refusal("data.tokenizer=spm:0"),
+            "--set: data.tokenizer: found \"spm:0\", expected \"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the "
+            "bytes and three more) to 1000000, or "
+            "a tokenizer's file");
+  for (const char* wrong : {"spm:", "spm:2k", "spm:258", "spm:0300", "spm:1000001", "spm:99999999999", "spm:-5"})
     EXPECT_THAT(set_refusal("data.tokenizer=" + std::string(wrong)), HasSubstr("expected \"bytes\"")) << wrong;
-  for (const char* right : {"spm:1000000", "spm:2048", "bytes", "\"\"", "some.model"})
+  for (const char* right : {"spm:1000000", "spm:259", "spm:2048", "bytes", "\"\"", "some.model"})
     EXPECT_EQ(set_refusal("data.tokenizer=" + std::string(right)), "(accepted)") << right;
   EXPECT_EQ(set_refusal("data.train=['']"),
             "--set: data.train: found [\"\"], expected a path or glob in quotes, or a list of them");
@@ -201,8 +208,9 @@ TEST(ConfigRead, ChoicesAndFormsAreChecked) {
 
 TEST(ConfigRead, OverridesOfLayersAreChecked) {
   const std::string small = std::string(kSmall) + "[[weights.override]]\n";
-  EXPECT_EQ(refusal(small + "layers = 'head'\nmethods = 'dense'\n"),
-            "run.toml:6: weights.override.methods: unknown key; an override has layers, method and pattern");
+  EXPECT_EQ(
+      refusal(small + "layers = 'head'\nmethods = 'dense'\n"),
+      "run.toml:6: weights.override.methods: unknown key; an override has layers, method, pattern, block and density");
   EXPECT_EQ(refusal(small + "layers = 3\n"), "run.toml:5: weights.override.layers: found 3, expected a text in quotes");
   EXPECT_EQ(
       refusal(small + "method = 'dense'\n"),
@@ -214,25 +222,48 @@ TEST(ConfigRead, OverridesOfLayersAreChecked) {
       "3-0 is empty; expected a name such as \"blocks.0-3.*\"");
   EXPECT_EQ(refusal(small + "layers = 'head'\nmethod = 'slop'\n"),
             "run.toml:4: weights.override: found [{ layers = \"head\", method = \"slop\" }], method: expected one of "
-            "\"dense\", \"slope\"");
+            "\"dense\", \"slope\", \"block\"");
   EXPECT_EQ(
       refusal(small + "layers = 'head'\npattern = '4:2'\n"),
       "run.toml:4: weights.override: found [{ layers = \"head\", pattern = \"4:2\" }], pattern: expected \"KEEP:OF\" "
       "with 1 <= KEEP < OF <= 32, e.g. \"2:4\"");
   EXPECT_EQ(
       refusal(small + "layers = 'head'\n"),
-      "run.toml:4: weights.override: found [{ layers = \"head\" }], expected method, pattern or both beside layers");
-  const std::string expected = "expected tables [[weights.override]] with layers, and method or pattern";
+      "run.toml:4: weights.override: found [{ layers = \"head\" }], expected method, pattern, block or density beside "
+      "layers");
+  EXPECT_EQ(refusal(small + "layers = 'head'\nblock = '16'\n"),
+            "run.toml:4: weights.override: found [{ layers = \"head\", block = \"16\" }], block: expected "
+            "\"OUTPUTSxINPUTS\", each from 4 to 1024, e.g. \"16x16\", or \"auto\"");
+  EXPECT_EQ(
+      refusal(small + "layers = 'head'\ndensity = 1.5\n"),
+      "run.toml:4: weights.override: found [{ layers = \"head\", density = 1.5 }], density: expected a number from 0 "
+      "to 1");
+  EXPECT_EQ(refusal(small + "layers = 'head'\ndensity = 0\n"),
+            "run.toml:6: weights.override.density: found 0, expected a number above 0 and at most 1");
+  const std::string expected =
+      "expected tables [[weights.override]] with layers, and method, pattern, block or density";
   EXPECT_EQ(set_refusal("weights.override=dense"), "--set: weights.override: found \"dense\", " + expected);
   EXPECT_EQ(set_refusal("weights.override=[1]"), "--set: weights.override: found 1, " + expected);
   EXPECT_EQ(with({"weights.override=[{layers='head', method='dense'}]"}).weights.overrides,
-            (std::vector<WeightsConfig::Override>{{"head", "dense", ""}}));
+            (std::vector<WeightsConfig::Override>{{"head", "dense", "", "", 0.0}}));
+  EXPECT_EQ(with({"weights.override=[{layers='head', block='16x32', density=0.5}]"}).weights.overrides,
+            (std::vector<WeightsConfig::Override>{{"head", "", "", "16x32", 0.5}}));
 }
 
 TEST(ConfigRead, UnknownKeysNameTheClosest) {
   EXPECT_EQ(set_refusal("train.stpes=5"), "--set: train.stpes: unknown key; the closest known key is train.steps");
   EXPECT_EQ(set_refusal("train.rank=5"), "--set: train.rank: unknown key; the closest known key is adapters.rank");
-  EXPECT_EQ(set_refusal("train.learning_rate=5").substr(0, 37), "--set: train.learning_rate: unknown k");
+  EXPECT_EQ(set_refusal("train.learning_rate=5"),
+            "--set: train.learning_rate: unknown key; the closest known key is train.lr");
+  EXPECT_EQ(set_refusal("model.depth=5"), "--set: model.depth: unknown key; the closest known key is model.layers");
+  EXPECT_EQ(set_refusal("train.warmup_steps=5"),
+            "--set: train.warmup_steps: unknown key; the closest known key is train.warmup");
+  EXPECT_EQ(set_refusal("eval.evry=5"), "--set: eval.evry: unknown key; the closest known key is eval.every");
+  EXPECT_EQ(set_refusal("log.colour=5"), "--set: log.colour: unknown key; [log] has every");
+  EXPECT_EQ(
+      set_refusal("sparse.colour=5"),
+      "--set: sparse.colour: unknown key; the sections are run, model, data, train, weights, adapters, checkpoint, "
+      "eval, log");
   EXPECT_EQ(set_refusal("lr=5"), "--set: lr: unknown key; the closest known key is train.lr");
   EXPECT_EQ(set_refusal("train=5"), "--set: train: a section, not a key; expected a key in it, such as train.steps");
   const std::string small = kSmall;
@@ -241,10 +272,12 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
             "run.toml:1: weights: a section, not a key; expected a key in it, such as weights.method");
   EXPECT_EQ(refusal(small + "[adaptors]\nrank = 5\n"),
             "run.toml:5: adaptors.rank: unknown key; the closest known key is adapters.rank");
-  EXPECT_EQ(refusal(small + "[logs]\n"), "run.toml:4: logs: unknown key; the closest known key is log.every");
+  EXPECT_EQ(
+      refusal(small + "[logs]\n"),
+      "run.toml:4: logs: unknown key; the sections are run, model, data, train, weights, adapters, checkpoint, eval, "
+      "log");
   EXPECT_EQ(refusal(small + "[log]\n"), "(accepted)");
-  EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"),
-            "run.toml:4: eval.more: unknown key; the closest known key is eval.every");
+  EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"), "run.toml:4: eval.more: unknown key; [eval] has every, tokens");
 }
 
 TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {
@@ -259,15 +292,10 @@ TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {
             "--set: eval.tasks: " + none + "evaluation tasks other than perplexity; remove the key");
   EXPECT_EQ(set_refusal("log.tensorboard=true"),
             "--set: log.tensorboard: " + none + "TensorBoard files; remove the key");
-  EXPECT_EQ(set_refusal("weights.block=128x128"), "--set: weights.block: " + none + "block sparsity; remove the key");
-  EXPECT_EQ(set_refusal("weights.density=0.5"),
-            "--set: weights.density: " + none + "methods with a free density; remove the key");
-  for (const char* method : {"block", "srste", "fst", "sste", "step"})
+  for (const char* method : {"srste", "fst", "sste", "step"})
     EXPECT_EQ(set_refusal("weights.method=" + std::string(method)),
               "--set: weights.method: found \"" + std::string(method) + "\", " + none +
-                  "this weight method; expected one of \"dense\", \"slope\"");
-  EXPECT_EQ(set_refusal("weights.mask=balanced"), "--set: weights.mask: found \"balanced\", " + none +
-                                                      "this mask; expected one of \"random\", \"magnitude\"");
+                  "this weight method; expected one of \"dense\", \"slope\", \"block\"");
 }
 
 TEST(ConfigRead, RequiredKeysAndSeveralMistakesComeTogether) {

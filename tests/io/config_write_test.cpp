@@ -24,6 +24,8 @@ TEST(ConfigWrite, ReadsBackEqual) {
        "model.context=8"},
       {"weights.override=[{layers='blocks.0-1.*', method='slope', pattern='1:4'}, {layers='*', pattern='1:2'}]",
        "weights.dense_layers=[]", "weights.dense_layers=['head']"},
+      {"weights.method=block", "weights.block=16x32", "weights.density=0.125", "weights.mask=diagonal-band",
+       "weights.override=[{layers='*.up', method='block', block='auto', density=0.3}]"},
   };
   for (const auto& overrides : cases) {
     const Config config = with(overrides);

@@ -65,10 +65,22 @@ TEST(Pattern, TextBecomesPattern) {
     EXPECT_FALSE(parse_pattern(wrong)) << wrong;
 }
 
+TEST(Block, TextBecomesBlock) {
+  EXPECT_EQ(parse_block("16x32"), (BlockShape{16, 32}));
+  EXPECT_EQ(parse_block("4x1024"), (BlockShape{4, 1024}));
+  EXPECT_EQ(parse_block("auto"), kAutoBlock);
+  EXPECT_EQ(to_string(kAutoBlock), "auto");
+  EXPECT_EQ(to_string(BlockShape{16, 32}), "16x32");
+  for (const char* wrong :
+       {"", "16", "16x", "x16", "3x16", "16x1025", "16X16", "16x16x16", "-16x16", "16 x 16", "Auto"})
+    EXPECT_FALSE(parse_block(wrong)) << wrong;
+}
+
 TEST(LayerWeights, DenseListThenOverridesInOrder) {
   WeightsConfig weights;
   weights.method = "slope";
-  weights.overrides = {{"blocks.*.mlp.*", "", "1:4"}, {"blocks.1-2.mlp.up", "dense", ""}, {"head", "slope", "2:8"}};
+  weights.overrides = {
+      {"blocks.*.mlp.*", "", "1:4", ""}, {"blocks.1-2.mlp.up", "dense", "", ""}, {"head", "slope", "2:8", ""}};
   EXPECT_EQ(layer_weights(weights, "blocks.0.attention.qkv").method, "dense");
   EXPECT_EQ(layer_weights(weights, "blocks.1.attention.qkv").method, "slope");
   EXPECT_EQ(layer_weights(weights, "blocks.1.attention.qkv").pattern, (Pattern{2, 4}));

@@ -162,11 +162,12 @@ TEST_P(Architectures, CachedLogitsEqualFullLogits) {
 }
 
 TEST_P(Architectures, OverfitsASingleBatchDenseAndSparse) {
-  for (const char* method : {"dense", "slope"})
+  for (const char* method : {"dense", "slope", "block"})
     for (const DType precision : {DType::f32, DType::bf16}) {
       const auto device = Device::cpu();
       Config config = tiny_config(GetParam(), precision);
       config.weights.method = method;
+      config.weights.block = {8, 8};
       config.train.weight_decay = 0.0;
       Transformer model(*device, config, Mode::training, false);
       model.initialize(*device);
@@ -208,10 +209,12 @@ TEST(Transformer, EveryTrainableArrayMovesInOneStep) {
     EXPECT_NE(values_of(parameter->values()), before[parameter->name()]) << parameter->name();
 }
 
-TEST(Transformer, AllocatesNothingOnceWarm) {
+class WarmTransformer : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WarmTransformer, AllocatesNothing) {
   const auto device = Device::cpu();
   Config config = tiny_config("llama", DType::bf16);
-  config.weights.method = "slope";
+  config.weights.method = GetParam();
   Transformer model(*device, config, Mode::training, false);
   model.initialize(*device);
   Activations activations(*device, config.model, DType::bf16, 2, 16, Recompute::none);
@@ -227,6 +230,8 @@ TEST(Transformer, AllocatesNothingOnceWarm) {
   }
   EXPECT_EQ(device->memory().allocations(), after_first);
 }
+
+INSTANTIATE_TEST_SUITE_P(Methods, WarmTransformer, ::testing::Values("dense", "slope", "block"));
 
 TEST(Transformer, CountsAsManyParametersAsItsPresetSays) {
   Config config;

@@ -11,11 +11,12 @@ using testing::tiny_run_config;
 using testing::train_tiny;
 
 class MovingRun : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Methods, MovingRun, ::testing::Values("dense", "slope"));
+INSTANTIATE_TEST_SUITE_P(Methods, MovingRun, ::testing::Values("dense", "slope", "block"));
 
 TEST_P(MovingRun, TensorsAreTheSameOnEitherDevice) {
   const testing::TemporaryFolder folder;
-  const std::vector<std::string> keys = {"weights.method=" + GetParam(), "checkpoint.every=4", "run.precision=bf16"};
+  const std::vector<std::string> keys = {"weights.method=" + GetParam(), "weights.block=16x16", "checkpoint.every=4",
+                                         "run.precision=bf16"};
   train_tiny(tiny_run_config(folder.path(), keys), folder.path() / "gpu");
   const fs::path checkpoint = checkpoint_path(folder.path() / "gpu", 8);
   // Read by a model on each device, and written again.
@@ -35,8 +36,8 @@ TEST_P(MovingRun, TensorsAreTheSameOnEitherDevice) {
 TEST_P(MovingRun, GoesOnOnTheOtherDevice) {
   const testing::TemporaryFolder folder;
   const auto config = [&](const char* device) {
-    return tiny_run_config(folder.path(), {"weights.method=" + GetParam(), "checkpoint.every=1", "checkpoint.keep=0",
-                                           std::string("run.device=") + device});
+    return tiny_run_config(folder.path(), {"weights.method=" + GetParam(), "weights.block=16x16", "checkpoint.every=1",
+                                           "checkpoint.keep=0", std::string("run.device=") + device});
   };
   const fs::path whole = folder.path() / "whole", moved = folder.path() / "moved";
   train_tiny(config("cpu"), whole);

@@ -67,13 +67,19 @@ TEST_P(Resume, EqualsTheUninterruptedRunBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(
     Scenarios, Resume,
-    ::testing::Values(Scenario{"fp32", {}}, Scenario{"bf16", {"run.precision=bf16"}},
-                      Scenario{"adapters", {"adapters.rank=4", "adapters.start=0.5"}},
-                      Scenario{"adapters_bf16", {"adapters.rank=4", "adapters.start=0.5", "run.precision=bf16"}},
-                      Scenario{"dense_first", {"weights.start=0.5", "weights.mask=magnitude"}},
-                      Scenario{"fixed_columns", {"weights.column_mask=fixed", "run.precision=bf16"}},
-                      Scenario{"dense", {"weights.method=dense"}},
-                      Scenario{"llama", {"model.arch=llama", "model.kv_heads=1", "weights.pattern=2:8"}}),
+    ::testing::Values(
+        Scenario{"fp32", {}}, Scenario{"bf16", {"run.precision=bf16"}},
+        Scenario{"adapters", {"adapters.rank=4", "adapters.start=0.5"}},
+        Scenario{"adapters_bf16", {"adapters.rank=4", "adapters.start=0.5", "run.precision=bf16"}},
+        Scenario{"dense_first", {"weights.start=0.5", "weights.mask=magnitude"}},
+        Scenario{"fixed_columns", {"weights.column_mask=fixed", "run.precision=bf16"}},
+        Scenario{"dense", {"weights.method=dense"}}, Scenario{"block", {"weights.method=block", "weights.block=8x8"}},
+        Scenario{"block_bf16",
+                 {"weights.method=block", "weights.block=16x16", "run.precision=bf16", "weights.density=0.25",
+                  "adapters.rank=4", "adapters.start=0.5"}},
+        Scenario{"block_dense_first",
+                 {"weights.method=block", "weights.block=16x8", "weights.start=0.5", "weights.mask=magnitude"}},
+        Scenario{"llama", {"model.arch=llama", "model.kv_heads=1", "weights.pattern=2:8"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Resume, TwiceInARow) {
@@ -87,6 +93,42 @@ TEST(Resume, TwiceInARow) {
   for (const std::int64_t gone : {6, 8}) fs::remove_all(checkpoint_path(broken, gone));
   train_tiny(config, broken, true);
   expect_equal_runs(whole, broken, 8);
+}
+
+TEST(Resume, ConsoleLinesAreThoseOfTheWholeRun) {
+  const testing::TemporaryFolder folder;
+  const Config config =
+      tiny_run_config(folder.path(), {"checkpoint.every=3", "checkpoint.keep=0", "log.every=5", "train.steps=10"});
+  const fs::path run = folder.path() / "run";
+  std::string whole, resumed;
+  train_tiny(config, run, false, &whole);
+  for (const std::int64_t gone : {6, 9, 10}) fs::remove_all(checkpoint_path(run, gone));
+  train_tiny(config, run, true, &resumed);
+  for (const char* step : {"step  5/10", "step 10/10"}) {
+    const auto line = [&](const std::string& text) {  // without the speed at its end
+      const std::size_t begin = text.find(step);
+      return begin == std::string::npos ? "no line" : text.substr(begin, text.find("grad", begin) - begin);
+    };
+    EXPECT_NE(line(whole), "no line") << whole;
+    EXPECT_EQ(line(resumed), line(whole));
+  }
+}
+
+TEST(Resume, WithoutARunStartsOneAndSaysSo) {
+  const testing::TemporaryFolder folder;
+  std::string said;
+  EXPECT_EQ(train_tiny(tiny_run_config(folder.path()), folder.path() / "new", true, &said), TrainOutcome::finished);
+  EXPECT_NE(said.find("warning: " + (folder.path() / "new").string() + " does not exist: a new run starts"),
+            std::string::npos)
+      << said;
+}
+
+TEST(Resume, MoreStepsThatChangeTheRateAreWarnedOf) {
+  const testing::TemporaryFolder folder;
+  train_tiny(tiny_run_config(folder.path()), folder.path() / "run");
+  std::string said;
+  train_tiny(tiny_run_config(folder.path(), {"train.steps=10"}), folder.path() / "run", true, &said);
+  EXPECT_NE(said.find("warning: train.steps is 10 and was 8"), std::string::npos) << said;
 }
 
 TEST(Resume, SeparateRunsAreBitEqualWhenDeterministic) {
@@ -120,6 +162,22 @@ TEST(Resume, FinishedRunSaysSoAndMoreStepsGoOn) {
   EXPECT_EQ(train_tiny(tiny_run_config(folder.path(), {"train.schedule=constant", "train.steps=10"}), run, true),
             TrainOutcome::finished);
   EXPECT_EQ(read_step_metrics(run / "metrics.jsonl").size(), 10u);
+}
+
+// The device chooses the blocks of a new run; the run keeps them.
+TEST(Resume, ChosenBlocksArePartOfTheRun) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Config config = tiny_run_config(folder.path(), {"weights.method=block", "weights.block=8x16"});
+  train_tiny(config, run);
+  Config open = config;
+  open.weights.block = kAutoBlock;
+  std::string said;
+  EXPECT_EQ(train_tiny(open, run, true, &said), TrainOutcome::already_finished);
+  EXPECT_EQ(read_config(run / "config.toml").weights.block, (BlockShape{8, 16}));
+  if (std::string(FILIGREE_TEST_DEVICE) != "cpu") return;  // a GPU's blocks are larger than these layers
+  train_tiny(open, folder.path() / "new");
+  EXPECT_EQ(read_config(folder.path() / "new" / "config.toml").weights.block, default_block(false));
 }
 
 TEST(Resume, AChangedKeyIsNamed) {

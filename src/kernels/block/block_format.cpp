@@ -1,14 +1,11 @@
-// Lists and random masks of block-sparse matrices: host code, run once a layer.
+// Lists of block-sparse matrices: host code, run once a layer.
 #include "kernels/block/block_format.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <string>
-#include <utility>
 
 #include "core/error.h"
-#include "core/random.h"
 
 namespace filigree {
 
@@ -66,37 +63,6 @@ BlockLists make_block_lists(const BlockGrid& grid, const std::vector<std::uint8_
 
   lists.gradient_tiles = make_gradient_tiles(lists, rows);
   return lists;
-}
-
-// Starts from a regular mask with the wanted counts (row r keeps `keep` columns that follow each other from r · keep
-// on, around the edge) and mixes it by exchanges that leave all counts alone: rows a, b and columns c, d with a keeping
-// c but not d and b keeping d but not c trade them. 20 attempts an entry leave no trace of the start.
-std::vector<std::uint8_t> balanced_block_mask(const BlockGrid& grid, double density, std::uint64_t seed,
-                                              std::uint32_t stream) {
-  require(density > 0.0 && density <= 1.0, "a block mask's density must be above 0 and at most 1");
-  const std::int64_t rows = grid.block_rows(), columns = grid.block_columns();
-  const std::int64_t keep = std::clamp<std::int64_t>(std::llround(density * static_cast<double>(columns)), 1, columns);
-  std::vector<std::uint8_t> mask(static_cast<std::size_t>(rows * columns), 0);
-  const auto at = [&](std::int64_t row, std::int64_t column) -> std::uint8_t& {
-    return mask[static_cast<std::size_t>(row * columns + column)];
-  };
-  for (std::int64_t i = 0; i < rows * keep; ++i) at(i / keep, i % columns) = 1;
-
-  const Random random(seed, RandomPurpose::mask, stream);
-  const auto attempts = static_cast<std::uint64_t>(20 * rows * columns);
-  for (std::uint64_t i = 0; i < attempts; ++i) {
-    const auto words = random.words(i);
-    const auto below = [](std::uint32_t word, std::int64_t bound) {
-      return static_cast<std::int64_t>((std::uint64_t{word} * static_cast<std::uint64_t>(bound)) >> 32);
-    };
-    const std::int64_t a = below(words[0], rows), b = below(words[1], rows);
-    const std::int64_t c = below(words[2], columns), d = below(words[3], columns);
-    if (at(a, c) && !at(a, d) && at(b, d) && !at(b, c)) {
-      std::swap(at(a, c), at(a, d));
-      std::swap(at(b, c), at(b, d));
-    }
-  }
-  return mask;
 }
 
 }  // namespace filigree

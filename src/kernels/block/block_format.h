@@ -10,14 +10,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/block_shape.h"
+
 namespace filigree {
-
-struct BlockShape {
-  int rows = 128;     // outputs
-  int columns = 128;  // inputs
-
-  friend bool operator==(const BlockShape&, const BlockShape&) = default;
-};
 
 struct BlockGrid {
   std::int64_t rows = 0;     // N
@@ -59,11 +54,6 @@ struct BlockLists {
 
 // Builds the lists of a mask (block_rows, block_columns), row-major, non-zero = kept. Throws Error when a row is empty.
 BlockLists make_block_lists(const BlockGrid& grid, const std::vector<std::uint8_t>& mask);
-
-// A random mask that keeps `density` of the blocks: the same number in every block row, and in every block column the
-// same number or one more. At least one block a row. Equal seeds and streams (one a layer) give equal masks.
-std::vector<std::uint8_t> balanced_block_mask(const BlockGrid& grid, double density, std::uint64_t seed,
-                                              std::uint32_t stream);
 
 // The same lists in device memory, as kernels take them.
 struct DeviceBlockLists {

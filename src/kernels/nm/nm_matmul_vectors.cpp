@@ -77,6 +77,31 @@ HWY_INLINE void transpose_blocks(V (&v)[4]) {
   v[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23));
 }
 
+#if HWY_MAX_BYTES >= 64
+// to (16 tokens, `step` floats apart) = transpose of 16 rows of sums, `width` apart, in 64 shuffles and 16 stores.
+HWY_INLINE void transpose_16(const float* sums, std::int64_t width, float* to, int step) {
+  const D d;
+  V v[4][4];  // [g][j], after the first transposes: block b holds rows 4 g to 4 g + 3 of token 4 b + j
+#pragma GCC unroll 4
+  for (int g = 0; g < 4; ++g) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) v[g][i] = hn::Load(d, sums + (4 * g + i) * width);
+    transpose_blocks(v[g]);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const V even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[1][j]), v[0][j]);  // tokens j, j + 8 of rows 0 to 7
+    const V even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[3][j]), v[2][j]);
+    const V odd01 = hn::OddEvenBlocks(v[1][j], hn::SwapAdjacentBlocks(v[0][j]));  // tokens j + 4, j + 12
+    const V odd23 = hn::OddEvenBlocks(v[3][j], hn::SwapAdjacentBlocks(v[2][j]));
+    hn::Store(hn::ConcatLowerLower(d, even23, even01), d, to + j * step);
+    hn::Store(hn::ConcatLowerLower(d, odd23, odd01), d, to + (j + 4) * step);
+    hn::Store(hn::ConcatUpperUpper(d, even23, even01), d, to + (j + 8) * step);
+    hn::Store(hn::ConcatUpperUpper(d, odd23, odd01), d, to + (j + 12) * step);
+  }
+}
+#endif
+
 template <typename X>
 void load_panel_of(float* panel, std::int64_t width, const X* x, std::int64_t row_stride, std::int64_t tokens,
                    std::int64_t columns) {
@@ -144,7 +169,11 @@ void store_rows_of(const NmStore& out, const float* sums, std::int64_t width, st
     const int valid = static_cast<int>(std::min<std::int64_t>(kLanes, tokens - token));
     for (std::int64_t row = 0; row < rows; row += kStrip) {
       const int count = static_cast<int>(std::min<std::int64_t>(kStrip, rows - row));
-      for (int r = 0; r < count; r += 4) {
+      int r = 0;
+#if HWY_MAX_BYTES >= 64
+      for (; r + 16 <= count; r += 16) transpose_16(sums + (row + r) * width + token, width, strip + r, kStrip);
+#endif
+      for (; r < count; r += 4) {
         V v[4];
         for (int i = 0; i < 4; ++i) v[i] = hn::Load(d, sums + (row + std::min(r + i, count - 1)) * width + token);
         transpose_blocks(v);

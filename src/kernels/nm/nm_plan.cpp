@@ -32,7 +32,7 @@ CacheSizes cache_sizes() {
 NmTarget nm_target(const CpuFeatures& features) {
   NmTarget target;
   target.vectors = features.avx512 ? NmVectors::avx512 : features.avx2 ? NmVectors::avx2 : NmVectors::basic;
-  target.bf16_dot = features.avx512_bf16 && !features.amx_bf16;
+  target.bf16_dot = features.avx512_bf16 && !features.amx_bf16 && !features.avx512_fp16;
   target.words = features.avx512_vbmi2;
   return target;
 }

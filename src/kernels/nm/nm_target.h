@@ -21,8 +21,9 @@ struct NmTarget {
   bool words = false;     // AVX512_VBMI2: decoding in bf16 by vpexpandw, packing by vpcompressb
 };
 
-// What suits a processor. Processors with AMX run vdpbf16ps at half an instruction a cycle (measured: 115 GFLOP/s a
-// core where fp32 products reach 230), so that widening is faster there; Zen 4 and Cooper Lake run it at one a cycle.
+// What suits a processor. Sapphire Rapids and its successors run vdpbf16ps at less than half an instruction a cycle
+// (measured: 85 to 115 GFLOP/s a core where fp32 products reach 190 to 230), so that widening is faster there; Zen 4
+// and Cooper Lake run it at one a cycle. They are known by AMX or, where a hypervisor hides that, by AVX512_FP16.
 NmTarget nm_target(const CpuFeatures& features);
 
 void nm_matmul(Device& device, const NmMatmulArgs& args, const NmTarget& target);

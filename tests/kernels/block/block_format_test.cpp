@@ -59,38 +59,5 @@ TEST(BlockLists, AnEmptyRowIsRefused) {
   }
 }
 
-TEST(BalancedBlockMask, CountsAreEqual) {
-  for (const auto& [rows, columns, density] : {std::tuple{4096, 4096, 0.5}, {5120, 1600, 0.3}, {1024, 14336, 0.125}}) {
-    const BlockGrid grid{.rows = rows, .columns = columns};
-    const auto mask = balanced_block_mask(grid, density, 3, 4);
-    const BlockLists lists = make_block_lists(grid, mask);
-    const auto keep = static_cast<std::int32_t>(std::llround(density * static_cast<double>(grid.block_columns())));
-    for (std::size_t row = 0; row + 1 < lists.row_start.size(); ++row)
-      EXPECT_EQ(lists.row_start[row + 1] - lists.row_start[row], keep);
-    for (std::size_t column = 0; column + 1 < lists.column_start.size(); ++column)
-      EXPECT_GE(lists.column_start[column + 1] - lists.column_start[column], lists.most_in_column - 1);
-  }
-}
-
-TEST(BalancedBlockMask, IsRandomAndRepeatable) {
-  const BlockGrid grid{.rows = 8192, .columns = 8192};
-  const auto mask = balanced_block_mask(grid, 0.5, 3, 4);
-  EXPECT_EQ(mask, balanced_block_mask(grid, 0.5, 3, 4));
-  EXPECT_NE(mask, balanced_block_mask(grid, 0.5, 3, 5));
-  EXPECT_NE(mask, balanced_block_mask(grid, 0.5, 4, 4));
-  // Neighbours in a row are kept together as often as chance has it: 64 x 63 pairs, a quarter of them, five deviations.
-  int together = 0;
-  for (std::size_t i = 0; i + 1 < mask.size(); ++i)
-    if ((i + 1) % 64 != 0) together += mask[i] && mask[i + 1];
-  EXPECT_NEAR(together, 64 * 63 / 4, 5 * std::sqrt(64 * 63 * 3.0 / 16));
-}
-
-TEST(BalancedBlockMask, KeepsOneBlockARowAtLeast) {
-  const BlockGrid grid{.rows = 1024, .columns = 1024};
-  EXPECT_EQ(make_block_lists(grid, balanced_block_mask(grid, 0.01, 1, 0)).blocks(), 8);
-  EXPECT_EQ(make_block_lists(grid, balanced_block_mask(grid, 1.0, 1, 0)).blocks(), 64);
-  EXPECT_THROW(balanced_block_mask(grid, 0.0, 1, 0), Error);
-}
-
 }  // namespace
 }  // namespace filigree::testing

@@ -8,6 +8,7 @@
 
 #include "block_cases.h"
 #include "core/cuda_error.h"
+#include "kernels/block/block_mask.h"
 #include "kernels/block/block_matmul.h"
 
 namespace filigree::testing {

@@ -61,6 +61,9 @@ TEST(NmPlan, TargetsFollowTheProcessor) {
   CpuFeatures with_amx = zen4;
   with_amx.amx_bf16 = true;
   EXPECT_FALSE(nm_target(with_amx).bf16_dot);
+  CpuFeatures amx_hidden = zen4;
+  amx_hidden.avx512_fp16 = true;
+  EXPECT_FALSE(nm_target(amx_hidden).bf16_dot);
   CpuFeatures haswell;
   haswell.avx2 = true;
   EXPECT_EQ(nm_target(haswell).vectors, NmVectors::avx2);

@@ -12,6 +12,7 @@
 #include "io/config_toml.h"
 #include "io/layer_pattern.h"
 #include "io/model_presets.h"
+#include "option_checks.h"
 
 namespace filigree {
 namespace {
@@ -186,20 +187,18 @@ void add_common(CLI::App& command, Options& options) {
   command.add_option("--density", options.density, "of block")->capture_default_str()->check(CLI::Range(1e-6, 1.0));
   command.add_option("--repeats", options.repeats, "timed rounds; the median counts")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   command.add_option("--device", options.device, "auto, cpu, cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  command.add_option("--threads", options.threads, "0: all processors")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", options.threads, "0: all processors")->capture_default_str()->check(at_least(0));
 }
 
 void add_model(CLI::App& command, Options& options) {
   command.add_option("--model", options.model, "a preset's name")->capture_default_str();
-  command.add_option("--context", options.context, "in place of the preset's")->check(CLI::PositiveNumber);
-  command.add_option("--layers", options.layers, "in place of the preset's")->check(CLI::PositiveNumber);
-  command.add_option("--vocab", options.vocab, "in place of the preset's")->check(CLI::PositiveNumber);
+  command.add_option("--context", options.context, "in place of the preset's")->check(at_least(1));
+  command.add_option("--layers", options.layers, "in place of the preset's")->check(at_least(1));
+  command.add_option("--vocab", options.vocab, "in place of the preset's")->check(at_least(1));
 }
 
 }  // namespace
@@ -216,13 +215,13 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   matmul->add_option("--shape", options->shapes, "INPUTSxOUTPUTS")->capture_default_str()->delimiter(',');
   matmul->add_option("--tokens", options->tokens, "rows of the input; up to 8: decoding")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   matmul->callback([options] { run_matmul(*options); });
 
   CLI::App* step = bench->add_subcommand("step", "whole training steps");
   add_common(*step, *options);
   add_model(*step, *options);
-  step->add_option("--batch", options->batch, "sequences in a step")->capture_default_str()->check(CLI::PositiveNumber);
+  step->add_option("--batch", options->batch, "sequences in a step")->capture_default_str()->check(at_least(1));
   step->add_option("--recompute", options->recompute, "as train.recompute")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "norm", "activation", "block"}));
@@ -232,12 +231,8 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   CLI::App* infer = bench->add_subcommand("infer", "reading a prompt and decoding");
   add_common(*infer, *options);
   add_model(*infer, *options);
-  infer->add_option("--prompt", options->prompt, "tokens of the prompt")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  infer->add_option("--tokens", options->decoded, "tokens decoded a round")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  infer->add_option("--prompt", options->prompt, "tokens of the prompt")->capture_default_str()->check(at_least(1));
+  infer->add_option("--tokens", options->decoded, "tokens decoded a round")->capture_default_str()->check(at_least(1));
   infer->callback([options] { run_infer(*options); });
 
   bench->footer(

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,8 +11,10 @@
 
 #include "core/interrupt.h"
 #include "core/progress.h"
+#include "data/data_info.h"
 #include "data/training_data.h"
 #include "eval/perplexity.h"
+#include "option_checks.h"
 #include "train/model_loading.h"
 
 namespace filigree {
@@ -28,8 +31,21 @@ struct Options {
   bool json = false;
 };
 
+// Throws unless --data names tokens: its mistakes would else be those of data.train, which the user has not given.
+void check_data(const std::vector<std::string>& data) {
+  constexpr const char* kExpected = "; give token shards (.bin) or a folder made by filigree prepare";
+  for (const std::string& pattern : data) {
+    const std::vector<std::filesystem::path> paths = expand_glob(pattern);
+    require_user(!paths.empty(), "--data: nothing matches \"" + pattern + "\"" + kExpected);
+    for (const std::filesystem::path& path : paths)
+      require_user(path.extension() == ".bin" || std::filesystem::exists(path / kDataInfoFile),
+                   "--data: " + path.string() + " holds no tokens" + kExpected);
+  }
+}
+
 // The run's validation data, or other data for the same tokenizer.
 TrainingData find_data(const Options& options, const LoadedModel& loaded) {
+  check_data(options.data);
   DataConfig config = loaded.config.data;
   if (!options.data.empty()) {
     config.train = options.data;
@@ -50,7 +66,6 @@ TrainingData find_data(const Options& options, const LoadedModel& loaded) {
 
 void run(const Options& options) {
   require_user(options.task == "perplexity", "--task: " + options.task + "; this version has: perplexity");
-  require_user(options.batch >= 1, "--batch: must be at least 1");
   const auto device = Device::named(options.device);
   const LoadedModel loaded = load_model(*device, options.path, options.overrides);
   const TrainingData data = find_data(options, loaded);
@@ -103,11 +118,11 @@ void add_eval_command(CLI::App& program) {
       ->type_name("RUN|CHECKPOINT");
   command->add_option("--task", options->task, "perplexity (with bits per byte)")->capture_default_str();
   command->add_option("--data", options->data, "token shards or a data folder, in place of the run's validation data")
-      ->type_name("PATH...");
+      ->type_name("PATH");
   command->add_option("--tokens", options->tokens, "score about this many tokens; 0: all")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--batch", options->batch, "sequences at once")->capture_default_str();
+      ->check(at_least(0));
+  command->add_option("--batch", options->batch, "sequences at once")->capture_default_str()->check(at_least(1));
   command
       ->add_option("--set", options->overrides, "overrides a key of the model's configuration, e.g. run.precision=fp32")
       ->type_name("KEY=VALUE")

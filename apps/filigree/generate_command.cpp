@@ -9,6 +9,7 @@
 
 #include "core/interrupt.h"
 #include "eval/generate.h"
+#include "option_checks.h"
 #include "train/model_loading.h"
 
 namespace filigree {
@@ -38,7 +39,6 @@ std::size_t complete_length(const std::string& text) {
 
 void run(const Options& options) {
   check_sampling(options.sampling);
-  require_user(options.tokens >= 1, "--tokens: must be at least 1");
   const auto device = Device::named(options.device);
   const LoadedModel loaded = load_model(*device, options.path, options.overrides);
   require_user(loaded.tokenizer != nullptr, options.path + ": this model has no tokenizer, so it cannot read a prompt");
@@ -86,16 +86,20 @@ void add_generate_command(CLI::App& program) {
       ->required()
       ->type_name("TEXT");
   command->add_option("--tokens", options->tokens, "at most this many tokens; fewer where the model ends the document")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(at_least(1));
   command->add_option("--temperature", options->sampling.temperature, "0: always the most likely token")
       ->capture_default_str();
   command->add_option("--top-k", options->sampling.top_k, "choose among the k most likely; 0: all")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(at_least(0));
   command
       ->add_option("--top-p", options->sampling.top_p,
                    "choose among the most likely that together have this probability")
       ->capture_default_str();
-  command->add_option("--seed", options->sampling.seed, "equal seeds give equal text")->capture_default_str();
+  command->add_option("--seed", options->sampling.seed, "equal seeds give equal text")
+      ->capture_default_str()
+      ->check(at_least(0));
   command->add_option("--device", options->device, "auto, cpu, cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "data/training_data.h"
 #include "io/config_toml.h"
+#include "io/model_presets.h"
 #include "report/format.h"
 #include "train/model_loading.h"
 #include "train/summary.h"
@@ -29,6 +31,18 @@ std::int64_t activation_batch(const Config& config, Mode mode) {
   return config.train.micro_batch > 0 ? config.train.micro_batch : config.train.batch_tokens / config.model.context;
 }
 
+// Of a configuration that leaves it to the tokenizer: what training will take.
+std::int64_t planned_vocab(const DataConfig& data, const std::string& path) {
+  std::string reason = "the shards of data.train do not say what made them";
+  try {
+    if (const std::int64_t entries = tokenizer_entries(data); entries > 0) return padded_vocab(entries);
+  } catch (const UserError& error) {
+    reason = error.what();
+  }
+  throw UserError(path + ": model.vocab is not given, and the data does not tell it (" + reason +
+                  "); add --set model.vocab=NUMBER");
+}
+
 void print(const ModelSummary& summary, const Config& config, const std::string& checks) {
   fmt::print("{} layers, width {}, {} heads, vocabulary {}, context {}; {}\n", config.model.layers, config.model.width,
              config.model.heads, config.model.vocab, config.model.context, name_of(config.run.precision));
@@ -38,14 +52,17 @@ void print(const ModelSummary& summary, const Config& config, const std::string&
   for (const LayerSummary& layer : summary.layers)
     fmt::print("{:<28} {:>7} {:>7}  {:<8} {:<8} {:>8.4f}\n", layer.name, layer.rows, layer.columns, layer.method,
                layer.pattern.empty() ? "-" : layer.pattern, layer.density);
-  fmt::print("\n{:<14} {:>14} {:>14} {:>7}\n", "memory, bytes", "this model", "dense", "ratio");
+  const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
+  fmt::print("\n{:<14} {:>14} {:>14} {:>7}\n", "memory", "this model", "dense", "ratio");
   for (const MemorySummary& row : summary.memory)
-    fmt::print("{:<14} {:>14} {:>14} {:>7}\n", row.purpose, row.bytes, row.dense_bytes,
+    fmt::print("{:<14} {:>14} {:>14} {:>7}\n", row.purpose, bytes(row.bytes), bytes(row.dense_bytes),
                row.dense_bytes == 0
                    ? "-"
                    : fmt::format("{:.3f}", static_cast<double>(row.bytes) / static_cast<double>(row.dense_bytes)));
-  fmt::print("{:<14} {:>14} {:>14} {:>7.3f}\n", "all", summary.bytes(), summary.dense_bytes(),
+  fmt::print("{:<14} {:>14} {:>14} {:>7.3f}\n", "total", bytes(summary.bytes()), bytes(summary.dense_bytes()),
              static_cast<double>(summary.bytes()) / static_cast<double>(summary.dense_bytes()));
+  if (summary.dense_steps > 0) fmt::print("{}\n", dense_phase_note(summary));
+  fmt::print("{}\n", workspace_note(summary));
   fmt::print("sparse layers alone, adapters apart: {:.4f} of dense\n", summary.sparse_layers_ratio);
   if (!checks.empty()) fmt::print("{}\n", checks);
 }
@@ -69,14 +86,15 @@ std::string check_masks(const Device& device, const Transformer& model) {
 
 void run(const Options& options) {
   const Mode mode = options.inference ? Mode::inference : Mode::training;
+  require_user(std::filesystem::exists(options.path),
+               options.path + ": there is no such run, checkpoint or configuration file");
   const bool is_config = std::filesystem::is_regular_file(options.path);
   Config config;
   std::string checks;
   if (is_config) {
     config = read_config(options.path, options.overrides);
-    require_user(
-        config.model.vocab > 0,
-        options.path + ": model.vocab is not given, and without data it is not known; add --set model.vocab=NUMBER");
+    if (config.model.vocab == 0) config.model.vocab = planned_vocab(config.data, options.path);
+    check_config(config);  // a sparse head's outputs are known only now
   } else {
     const auto device = Device::cpu();
     const LoadedModel loaded = load_model(*device, options.path, options.overrides);

@@ -40,6 +40,16 @@ void require_known_command(const CLI::App& program, int argc, char** argv) {
                             "; see filigree --help");
 }
 
+// What is wrong with the command line. An option that does not exist comes first: "--text is required" says nothing to
+// somebody who has written --txt.
+std::string problem_of(const CLI::App& program, const CLI::ParseError& error) {
+  const auto commands = program.get_subcommands();
+  const std::string help = "; see filigree " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help";
+  for (const std::string& word : program.remaining(true))
+    if (word.starts_with('-')) return "there is no option " + word + help;
+  return error.what() + help;
+}
+
 int fail(const char* text, int code) {
   std::fflush(stdout);
   std::fprintf(stderr, "filigree: %s\n", text);
@@ -70,11 +80,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::RuntimeError& ended) {  // a command's own exit code
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    return fail(
-        (std::string(error.what()) + "; see filigree " +
-         (program.get_subcommands().empty() ? "" : program.get_subcommands().front()->get_name() + " ") + "--help")
-            .c_str(),
-        2);
+    return fail(problem_of(program, error).c_str(), 2);
   } catch (const filigree::UserError& error) {
     return fail(error.what(), 2);
   } catch (const filigree::Interrupted& error) {

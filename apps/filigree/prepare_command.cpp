@@ -13,9 +13,10 @@ namespace filigree {
 namespace {
 
 void print_split(const char* name, const SplitInfo& split) {
-  std::printf("%-6s %lld tokens, %lld bytes of text, %lld documents, %lld files\n", name,
+  std::printf("%-6s %lld tokens, %lld bytes of text, %lld document%s, %lld file%s\n", name,
               static_cast<long long>(split.tokens), static_cast<long long>(split.bytes),
-              static_cast<long long>(split.documents), static_cast<long long>(split.shards));
+              static_cast<long long>(split.documents), split.documents == 1 ? "" : "s",
+              static_cast<long long>(split.shards), split.shards == 1 ? "" : "s");
 }
 
 void run(PrepareOptions options) {
@@ -40,7 +41,7 @@ void add_prepare_command(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("prepare", "turns text into token files for training");
   command->add_option("--text", options->text, "text files or folders: .txt, .jsonl, each also .gz, .xz, .zst")
       ->required()
-      ->type_name("PATH...");
+      ->type_name("PATH");
   command->add_option("--tokenizer", options->tokenizer, "bytes, spm:VOCAB_SIZE to train one, or a tokenizer's file")
       ->required()
       ->type_name("bytes|spm:VOCAB_SIZE|FILE");
@@ -50,7 +51,7 @@ void add_prepare_command(CLI::App& app) {
           ->type_name("F")
           ->capture_default_str();
   command->add_option("--val-text", options->val_text, "validation text of its own, instead of a share")
-      ->type_name("PATH...")
+      ->type_name("PATH")
       ->excludes(share);
   command->footer(
       "In .txt a line <|endoftext|> ends a document, in .jsonl each line's \"text\" is one.\n\n"

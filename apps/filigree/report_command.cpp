@@ -28,9 +28,6 @@ void run_report(const Options& options) {
                                                         (out / "report.html").string());
   require_user(options.force || !std::filesystem::exists(out),
                "--out " + options.out + " exists already; choose another name, or replace it with --force");
-  require_user(
-      out.parent_path().empty() || std::filesystem::is_directory(out.parent_path()),
-      "--out " + options.out + ": the folder " + out.parent_path().string() + " does not exist; make it first");
   write_html_report({options.runs.begin(), options.runs.end()}, out);
   fmt::print("wrote {}\n", options.out);
 }
@@ -39,13 +36,14 @@ void run_report(const Options& options) {
 
 void add_report_command(CLI::App& program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = program.add_subcommand("report", "One self-contained HTML page that shows and compares runs");
-  command->add_option("runs", options->runs, "Folders of runs, as made by filigree train")
+  CLI::App* command =
+      program.add_subcommand("report", "writes one self-contained HTML page that shows and compares runs");
+  command->add_option("runs", options->runs, "folders of runs, as made by filigree train")
       ->required()
       ->type_name("RUN");
-  command->add_option("--out", options->out, "The page to write")->required()->type_name("FILE.html");
-  command->add_flag("--force", options->force, "Replace the page if it exists");
-  command->footer("Example: filigree report runs/dense runs/slope --out comparison.html");
+  command->add_option("--out", options->out, "the page to write")->required()->type_name("FILE.html");
+  command->add_flag("--force", options->force, "replace the page if it exists");
+  command->footer("Example:\n  filigree report runs/dense runs/slope --out comparison.html\n");
   command->callback([options] { run_report(*options); });
 }
 

@@ -1,10 +1,16 @@
 #include "train_command.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "io/config_keys.h"
+#include "io/config_reference.h"
 #include "io/config_toml.h"
 #include "train/trainer.h"
 
@@ -17,10 +23,24 @@ struct Options {
   TrainOptions train;
 };
 
+// Mistakes that only the data or the machine shows name a key; this adds where it stands.
+std::unique_ptr<Trainer> make_trainer(const Options& options, Console& console) {
+  Config config = read_config(options.config, options.overrides);
+  try {
+    return std::make_unique<Trainer>(std::move(config), options.train, console);
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    const std::string key = text.substr(0, text.find_first_of(": "));
+    if (find_config_key(key) == nullptr) throw;
+    throw UserError(key_place(options.config, options.overrides, key) + ": " + text);
+  }
+}
+
 void run(const Options& options) {
   Console console = Console::standard_output();
-  Trainer trainer(read_config(options.config, options.overrides), options.train, console);
-  if (trainer.run() == TrainOutcome::interrupted) throw CLI::RuntimeError(3);
+  const std::unique_ptr<Trainer> trainer = make_trainer(options, console);
+  set_interrupt_notice("\nfinishing the step and writing a checkpoint; a second signal stops at once\n");
+  if (trainer->run() == TrainOutcome::interrupted) throw CLI::RuntimeError(3);
 }
 
 }  // namespace
@@ -35,7 +55,15 @@ void add_train_command(CLI::App& program) {
   command->add_option("--set", options->overrides, "overrides a key of the configuration; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  command->add_flag("--resume", options->train.resume, "go on from the run's newest checkpoint");
+  command->add_flag_callback(
+      "--keys",
+      [] {
+        std::fputs(config_reference().c_str(), stdout);
+        throw CLI::Success();
+      },
+      "print every key of a configuration with its default and meaning, and end");
+  command->add_flag("--resume", options->train.resume,
+                    "go on from the run's newest checkpoint; with the same file and every --set as before");
   command->footer(
       "SIGINT or SIGTERM finishes the step, writes a checkpoint and exits with 3.\n\n"
       "Example:\n  filigree train configs/quickstart-slope.toml --out runs/first --set train.steps=200\n");

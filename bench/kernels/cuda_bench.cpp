@@ -21,6 +21,7 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/nm_bandwidth_bench.h"
 #include "kernels/norm/norm.h"
 #include "kernels/rotary/rotary.h"
 
@@ -223,6 +224,9 @@ void run(const std::string& only, const std::string& json, const std::string& co
   bench_column_sums(bench, 65536, 768);
   bench_column_sums(bench, 65536, 5120);
   for (const std::int64_t vocabulary : {32000, 50257, 50304}) bench_cross_entropy(bench, 8192, vocabulary);
+  bench_slope(bench, 3072, 768);
+  bench_slope(bench, 6400, 1600);
+  bench_slope(bench, 20480, 5120);
   bench_parameters(bench, "gpt2-124m", 12, 768);
   bench_parameters(bench, "gpt2-1.5b", 48, 1600);
   if (json.empty()) return;

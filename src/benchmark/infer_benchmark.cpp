@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "benchmark/for_device.h"
 #include "benchmark/timing.h"
 #include "model/transformer.h"
 
@@ -13,7 +14,7 @@ class Contestant {
  public:
   Contestant(Config config, std::int64_t prompt)
       : device_(Device::named(config.run.device, config.run.threads)),
-        config_(std::move(config)),
+        config_(for_device(std::move(config), *device_)),
         model_(*device_, config_, Mode::inference, false),
         activations_(*device_, config_.model, config_.run.precision, 1, prompt, Recompute::inference),
         cache_(model_.make_cache(*device_, 1, config_.model.context)),

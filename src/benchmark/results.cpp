@@ -15,7 +15,8 @@ using Json = nlohmann::ordered_json;
 
 Better direction(const std::string& metric) {
   if (metric.ends_with("_bytes")) return Better::quotient;
-  return metric.ends_with("_ms") || metric.ends_with("_s_per_step") ? Better::smaller : Better::larger;
+  return metric.ends_with("_ms") || metric.ends_with("_s_per_step") || metric == "first_step_s" ? Better::smaller
+                                                                                                : Better::larger;
 }
 
 Json config_json(const ResultConfig& config) {

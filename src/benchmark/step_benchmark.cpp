@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 
+#include "benchmark/for_device.h"
 #include "benchmark/timing.h"
 #include "core/random.h"
 #include "model/transformer.h"
@@ -20,7 +21,7 @@ class Contestant {
  public:
   Contestant(Config config, std::int64_t batch)
       : device_(Device::named(config.run.device, config.run.threads)),
-        config_(std::move(config)),
+        config_(for_device(std::move(config), *device_)),
         model_(*device_, config_, Mode::training, false),
         activations_(*device_, config_.model, config_.run.precision, batch, config_.model.context,
                      recompute_named(config_.train.recompute)),
@@ -103,10 +104,11 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
 
   const Config& config = benchmark.config;
   const double tokens = static_cast<double>(benchmark.batch * config.model.context);
+  const std::string suffix = config.run.deterministic ? "-deterministic" : "";
   std::vector<ResultRow> rows;
   for (std::size_t i = 0; i < times.size(); ++i) {
     ResultRow row{.name = benchmark.name,
-                  .method = benchmark.methods[i],
+                  .method = benchmark.methods[i] + suffix,
                   .config = {.batch = benchmark.batch,
                              .sequence = config.model.context,
                              .layers = config.model.layers,
@@ -132,7 +134,7 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
     row.measured = {first_step, first_step, first_step};
     rows.push_back(row);
   }
-  compare_with(rows, "dense");
+  compare_with(rows, "dense" + suffix);
   return rows;
 }
 

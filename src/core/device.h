@@ -33,8 +33,8 @@ inline constexpr bool kBuiltWithCuda = false;
 
 // Scratch memory shared by everything that runs on a device. A slot's contents are valid until the next call that asks
 // for the same slot: kernels use `kernel`, a linear layer that prepares an operand for a kernel uses `layer`, whoever
-// calls layers in a loop (the chunked loss) uses `caller`. A slot grows when more is asked than before, so nothing is
-// allocated once each shape has been seen.
+// calls layers (the chunked loss, the backward pass of a block) uses `caller`. A slot grows when more is asked than
+// before, so nothing is allocated once each shape has been seen.
 enum class Scratch : std::uint8_t { kernel, layer, caller };
 inline constexpr int kScratchCount = 3;
 

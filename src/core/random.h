@@ -8,6 +8,14 @@
 #include <cstdint>
 #include <numbers>
 
+// Called in kernels of a GPU, too. The compiler of one takes plain constexpr functions there; those that need the
+// mathematical library are marked.
+#ifdef __CUDACC__
+#define FILIGREE_HOST_DEVICE __host__ __device__
+#else
+#define FILIGREE_HOST_DEVICE
+#endif
+
 namespace filigree {
 
 // What a stream of numbers is for. Values are part of a run's identity: append, never renumber.
@@ -24,14 +32,14 @@ enum class RandomPurpose : std::uint32_t {
 class Random {
  public:
   // `stream` separates layers or tensors, `step` separates steps, under one seed and purpose.
-  Random(std::uint64_t seed, RandomPurpose purpose, std::uint32_t stream = 0, std::uint32_t step = 0)
+  constexpr Random(std::uint64_t seed, RandomPurpose purpose, std::uint32_t stream = 0, std::uint32_t step = 0)
       : key_{static_cast<std::uint32_t>(seed),
              static_cast<std::uint32_t>(seed >> 32) ^ (static_cast<std::uint32_t>(purpose) * 0x9E3779B9u)},
         stream_(stream),
         step_(step) {}
 
   // Four independent 32-bit words for element block `index`.
-  std::array<std::uint32_t, 4> words(std::uint64_t index) const {
+  constexpr std::array<std::uint32_t, 4> words(std::uint64_t index) const {
     std::array<std::uint32_t, 4> x = {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
                                       stream_, step_};
     std::uint32_t k0 = key_[0], k1 = key_[1];
@@ -56,7 +64,7 @@ class Random {
   // Uniform in [0, 1), 24 bits.
   float uniform(std::uint64_t index) const { return static_cast<float>(words(index)[0] >> 8) * 0x1p-24f; }
   // Standard normal by Box-Muller from one block, in double so that every platform's libm agrees to fp32 rounding.
-  float normal(std::uint64_t index) const {
+  FILIGREE_HOST_DEVICE float normal(std::uint64_t index) const {
     const auto w = words(index);
     const double u = (static_cast<double>(w[0]) + 1.0) * 0x1p-32;  // (0, 1]
     const double angle = 2.0 * std::numbers::pi * static_cast<double>(w[1]) * 0x1p-32;

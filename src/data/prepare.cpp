@@ -64,6 +64,11 @@ class Preparation {
     if (spec_.kind != TokenizerSpec::Kind::train_sentencepiece) tokenizer = make_tokenizer(spec_, {});
     text_ = find_text(options_.text);
     if (!options_.val_text.empty()) val_text_ = find_text(options_.val_text);
+    if (options_.out.has_parent_path()) {
+      std::error_code error;
+      std::filesystem::create_directories(options_.out.parent_path(), error);
+      require_user(!error, options_.out.string() + ": cannot make its parent folder: " + error.message());
+    }
     AtomicFolder folder(options_.out);
     measure();
     if (!tokenizer) tokenizer = train();
@@ -86,19 +91,24 @@ class Preparation {
     if (std::filesystem::exists(std::filesystem::symlink_status(options_.out, error)))
       throw UserError(options_.out.string() +
                       ": this exists already, and data is never overwritten; name another folder");
-    const std::filesystem::path parent = options_.out.parent_path();
-    if (!parent.empty() && !std::filesystem::is_directory(parent, error))
-      throw UserError(options_.out.string() + ": its parent folder " + parent.string() + " does not exist");
   }
 
   void poll() const {
     if (options_.stop && options_.stop()) throw Interrupted("interrupted; nothing was written");
   }
 
+  void warn(const std::string& text) const {
+    if (options_.progress != nullptr) std::fprintf(options_.progress, "warning: %s\n", text.c_str());
+  }
+
   std::int64_t disk_bytes() const { return text_.bytes + (val_text_ ? val_text_->bytes : 0); }
 
   // First pass: how much text there is, and whether all of it can be read.
   void measure() {
+    for (const TextFiles* files : {&text_, val_text_ ? &*val_text_ : nullptr})
+      if (files != nullptr && !files->repeated.empty())
+        warn(files->repeated.front().string() + " is given more than once; it is used once");
+    std::string invalid;  // of the first file that has such bytes
     Progress progress(options_.progress, "reading text", disk_bytes());
     std::int64_t done = 0;
     const auto count = [&](const TextFiles& files) {
@@ -110,12 +120,15 @@ class Preparation {
         if (piece.ends_document) ++size.documents;
       }
       done += files.bytes;
+      if (invalid.empty()) invalid = reader.invalid_note();
       return size;
     };
     size_ = count(text_);
     if (val_text_) val_size_ = count(*val_text_);
-    progress.finish(std::to_string(size_.documents + val_size_.documents) + " documents, " +
+    const std::int64_t documents = size_.documents + val_size_.documents;
+    progress.finish(std::to_string(documents) + (documents == 1 ? " document, " : " documents, ") +
                     std::to_string(size_.bytes + val_size_.bytes) + " bytes");
+    if (!invalid.empty()) warn(invalid);
   }
 
   SplitReader reader() const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -120,9 +121,22 @@ std::vector<std::string> strings(const std::vector<fs::path>& paths) {
 std::vector<fs::path> expand_glob(const std::string& pattern) {
   std::error_code error;
   if (fs::exists(pattern, error)) return {pattern};
+  // The folders that it begins with and that exist as they are written lose what *, ? and [ in their names would mean.
+  fs::path reached;
+  std::string glob_pattern;
+  bool literal = true;
+  for (const fs::path& part : fs::path(pattern)) {
+    reached /= part;
+    literal = literal && fs::exists(reached, error);
+    if (!glob_pattern.empty() && glob_pattern.back() != '/') glob_pattern += '/';
+    for (const char c : part.native()) {
+      if (literal && std::string_view("*?[\\").find(c) != std::string_view::npos) glob_pattern += '\\';
+      glob_pattern += c;
+    }
+  }
   glob_t found{};
   std::vector<fs::path> paths;
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)  // sorts by name
+  if (glob(glob_pattern.c_str(), 0, nullptr, &found) == 0)  // sorts by name
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
   return paths;
@@ -160,6 +174,14 @@ TrainingData find_training_data(const DataConfig& config, const TrainingDataOpti
   DataConfig prepared;
   prepared.train = {folder.string()};
   return from_shards(prepared, resolve(prepared.train, "train"), {});
+}
+
+std::int64_t tokenizer_entries(const DataConfig& config) {
+  if (config.tokenizer.empty())
+    return find_training_data(config, {.run_folder = {}, .progress = nullptr, .stop = {}, .may_prepare = false})
+        .vocab();
+  const TokenizerSpec spec = parse_tokenizer_spec(config.tokenizer);
+  return spec.kind == TokenizerSpec::Kind::train_sentencepiece ? spec.vocab : make_tokenizer(spec, {})->vocab_size();
 }
 
 }  // namespace filigree

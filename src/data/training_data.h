@@ -41,7 +41,13 @@ struct TrainingDataOptions {
 // naming the key where nothing matches, shards and text are mixed, or data.tokenizer is not the one of the shards.
 TrainingData find_training_data(const DataConfig& config, const TrainingDataOptions& options);
 
-// The paths that match `pattern` (*, ?, [...]), sorted; the pattern itself where it is a path that exists.
+// Entries of the tokenizer that this data has, or will have once it is prepared; 0 where shards do not say. Throws
+// UserError where neither data.tokenizer nor the data is there.
+std::int64_t tokenizer_entries(const DataConfig& config);
+
+// The paths that match `pattern` (*, ?, [...]), sorted; the pattern itself where it is a path that exists. Folders that
+// it begins with and that exist are taken as they are written, too: data [1]/train-*.bin finds the shards in "data
+// [1]".
 std::vector<std::filesystem::path> expand_glob(const std::string& pattern);
 
 }  // namespace filigree

@@ -25,7 +25,7 @@ struct Perplexity {
 };
 
 // Walks the data once, in order, in windows of the model's context; every token but the first is a target once. Exact
-// and bitwise reproducible for a given batch and context.
+// and bitwise reproducible for a given batch and context. Allocates one batch of tokens and one of targets.
 Perplexity perplexity(Device& device, Transformer& model, Activations& activations, const DatasetView& data,
                       const PerplexityOptions& options);
 

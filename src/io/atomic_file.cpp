@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <system_error>
 #include <utility>
@@ -41,6 +42,22 @@ fs::path temporary_name(const fs::path& path, int attempt) {
          (path.filename().string() + "." + std::to_string(getpid()) + "-" + std::to_string(attempt) + ".tmp");
 }
 constexpr int kAttempts = 1000;
+
+// Removes the temporary folders beside `path` that processes left behind which no longer live.
+void remove_stale(const fs::path& path) {
+  const std::string prefix = path.filename().string() + ".";
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), ignored)) {
+    const std::string name = entry.path().filename().string();
+    int process = 0, attempt = 0, length = 0;
+    if (!name.starts_with(prefix)) continue;
+    const std::string rest = name.substr(prefix.size());
+    if (std::sscanf(rest.c_str(), "%d-%d.tmp%n", &process, &attempt, &length) != 2 ||
+        length != static_cast<int>(rest.size()) || process <= 0)
+      continue;
+    if (kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), ignored);
+  }
+}
 
 void sync_path(const fs::path& path, int flags) {
   const int descriptor = open(path.c_str(), flags | O_CLOEXEC);
@@ -115,6 +132,7 @@ void write_file_atomically(const fs::path& path, std::string_view contents) {
 AtomicFolder::AtomicFolder(fs::path path) : path_(without_trailing_slash(std::move(path))) {
   std::error_code code;
   if (fs::exists(fs::symlink_status(path_, code))) fail("create", path_, EEXIST);
+  remove_stale(path_);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const fs::path candidate = temporary_name(path_, attempt);
     if (mkdir(candidate.c_str(), 0777) == 0) {

@@ -105,7 +105,7 @@ struct AdaptersConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t every = 0;  // steps; 0: only at the end and when stopped
+  std::int64_t every = 0;  // steps; 0: at each evaluation, without any at every tenth of the steps
   std::int64_t keep = 2;   // newest kept; 0: all
 
   bool operator==(const CheckpointConfig&) const = default;
@@ -119,7 +119,7 @@ struct EvalConfig {
 };
 
 struct LogConfig {
-  std::int64_t every = 10;  // steps between console lines; metrics.jsonl has every step
+  std::int64_t every = 10;  // steps between console lines; 0: first and last only; metrics.jsonl has every step
 
   bool operator==(const LogConfig&) const = default;
 };

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/error.h"
 #include "io/config_keys.h"
@@ -97,6 +98,8 @@ class Checker {
     const std::vector<LinearShape> layers = linear_layers(config_.model);
     for (const std::string& pattern : weights.dense_layers) check_matches("weights.dense_layers", pattern, layers);
     for (const auto& entry : weights.overrides) check_matches("weights.override", entry.layers, layers);
+    // Which layers are sparse is not known while a name is wrong.
+    if (!problems_.empty()) return;
     if (config_.adapters.rank > config_.model.width)
       report("adapters.rank", config_.adapters.rank,
              "expected at most model.width = " + std::to_string(config_.model.width));
@@ -132,9 +135,11 @@ class Checker {
 
   bool check_head(const LinearShape& layer) {
     if (layer.name != "head" || !config_.model.tied) return true;
-    report("weights.override",
-           "the layer head would be sparse, but model.tied shares it with the embedding; expected "
-           "model.tied = false or a dense head");
+    const bool overridden = std::any_of(config_.weights.overrides.begin(), config_.weights.overrides.end(),
+                                        [](const auto& entry) { return matches_layer(entry.layers, "head"); });
+    report(overridden ? "weights.override" : "weights.dense_layers",
+           std::string("the layer head would be sparse, but model.tied shares it with the embedding; expected ") +
+               (overridden ? "a dense head" : "\"head\" in this list") + ", or model.tied = false");
     return false;
   }
 
@@ -164,9 +169,11 @@ class Checker {
     if (layer.inputs % of == 0 && layer.outputs % of == 0) return true;
     const ModelConfig& model = config_.model;
     const bool mlp = layer.name.find(".mlp.") != std::string::npos;
+    // A width has to suit the heads as well.
+    const std::int64_t width_unit = std::lcm(of, (model.arch == "llama" ? 2 : 1) * model.heads);
     std::string_view key = "model.width";
     std::int64_t value = model.width;
-    std::string fitting = multiples(value, of);
+    std::string fitting = multiples(value, width_unit);
     if (layer.name == "head" && layer.inputs % of == 0) {
       key = "model.vocab", value = model.vocab, fitting = multiples(value, of);
     } else if (mlp && model.width % of == 0) {
@@ -176,10 +183,18 @@ class Checker {
       fitting = "rows of queries, keys and values, (heads + 2 x kv_heads) x width / heads, that are a multiple of " +
                 std::to_string(of);
     }
-    report(key, value,
-           "the layer " + layer.name + " (" + std::to_string(layer.outputs) + " x " + std::to_string(layer.inputs) +
-               ") cannot hold " + to_string(choice.pattern) + "; expected " + fitting +
-               ", or the layer in weights.dense_layers");
+    const std::string shape = " (" + std::to_string(layer.outputs) + " x " + std::to_string(layer.inputs) + ")";
+    // A pattern that somebody chose is named first; with the usual one it is the shape that does not fit.
+    if (choice.pattern == Pattern{}) {
+      report(key, value,
+             "the layer " + layer.name + shape + " cannot hold " + to_string(choice.pattern) + "; expected " + fitting +
+                 ", or the layer in weights.dense_layers");
+    } else {
+      report(choice.pattern == config_.weights.pattern ? "weights.pattern" : "weights.override",
+             "found " + toml_value(to_string(choice.pattern)) + ", which the layer " + layer.name + shape +
+                 " cannot hold; expected another pattern, " + std::string(key) + " (now " + std::to_string(value) +
+                 ") as " + fitting + ", or the layer in weights.dense_layers");
+    }
     return false;
   }
 

@@ -156,23 +156,4 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string_view closest_config_key(std::string_view name) {
-  const auto leaf = [](std::string_view text) { return text.substr(text.rfind('.') + 1); };
-  std::string_view best;
-  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
-  for (const ConfigKey& key : config_keys()) {
-    // No distance is below the difference of the lengths: most keys need no closer look.
-    std::size_t distance =
-        name.size() > key.name.size() ? name.size() - key.name.size() : key.name.size() - name.size();
-    if (distance < best_distance) distance = edit_distance(name, key.name);
-    // A key in the wrong section is nearer than another key of the section, however long the sections' names are.
-    if (leaf(name) == leaf(key.name)) distance = std::min<std::size_t>(distance, 1);
-    if (distance < best_distance) {
-      best = key.name;
-      best_distance = distance;
-    }
-  }
-  return best;
-}
-
 }  // namespace filigree

@@ -64,11 +64,11 @@ std::string value_problem(const ConfigKey& key, const ConfigValue& value);
 // As it stands in a file: 1.0, "dense", ["a", "b"].
 std::string toml_value(const ConfigValue& value);
 
-// Whether a tokenizer is named by a rule instead of a file: "bytes", "spm:8192".
-bool is_tokenizer_rule(std::string_view text);
-
-// The known key that looks most like `name`.
+// The known key that `name` was probably meant to be: another word for it, a few letters apart, or the one containing
+// the other; "" where none is near.
 std::string_view closest_config_key(std::string_view name);
+// What a message about an unknown key adds: that key, else the section's keys, else the sections.
+std::string unknown_key_advice(std::string_view name);
 // Insertions, deletions and replacements that turn a into b.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -12,6 +12,7 @@
 #include "io/config_keys.h"
 #include "io/config_toml.h"
 #include "io/model_presets.h"
+#include "io/tokenizer_rule.h"
 
 namespace filigree {
 
@@ -134,6 +135,14 @@ class Reader {
     read_value(name, node, node.source(), origin, word);
   }
 
+  // Where the value of `key` stands, that of a preset for what follows from it; nothing where it is not given.
+  std::optional<std::string> place_of(std::string_view key) const {
+    auto found = values_.find(key);
+    if (found == values_.end() && key.starts_with("model.")) found = values_.find("model.preset");
+    if (found == values_.end()) return {};
+    return found->second.where;
+  }
+
   // The configuration of everything read so far, presets filled in.
   Config finish(const std::string& file) {
     for (const ConfigKey& key : config_keys())
@@ -154,11 +163,7 @@ class Reader {
                       ": the model has no shape; expected model.preset, or model.layers, model.width, "
                       "model.heads and model.context");
     resolve_shape(config.model);
-    check_config(config, [&](std::string_view key) {
-      auto found = values_.find(key);
-      if (found == values_.end() && key.starts_with("model.")) found = values_.find("model.preset");
-      return found == values_.end() ? file : found->second.where;
-    });
+    check_config(config, [&](std::string_view key) { return place_of(key).value_or(file); });
     return config;
   }
 
@@ -205,7 +210,7 @@ class Reader {
     else if (section != config_keys().end())
       report(place, name, "a section, not a key; expected a key in it, such as " + std::string(section->name));
     else
-      report(place, name, "unknown key; the closest known key is " + std::string(closest_config_key(name)));
+      report(place, name, "unknown key; " + unknown_key_advice(name));
   }
 
   // A key outside any section, or a section without keys. An empty section of known name is no mistake.
@@ -275,7 +280,8 @@ class Reader {
 
   static void make_absolute(ConfigValue& value, const fs::path& folder) {
     const auto absolute = [&](std::string& text) {
-      if (!text.empty() && !is_tokenizer_rule(text)) text = (folder / text).lexically_normal().string();
+      const bool rule = text == "bytes" || sentencepiece_vocab(text);  // of a tokenizer
+      if (!text.empty() && !rule) text = (folder / text).lexically_normal().string();
     };
     if (auto* text = std::get_if<std::string>(&value)) absolute(*text);
     if (auto* list = std::get_if<std::vector<std::string>>(&value))
@@ -300,19 +306,30 @@ class Reader {
   std::vector<Problem> problems_;
 };
 
-}  // namespace
-
-Config parse_config(std::string_view text, const std::string& name, const fs::path& folder,
-                    std::span<const std::string> overrides) {
+Reader read_all(std::string_view text, const std::string& name, const fs::path& folder,
+                std::span<const std::string> overrides) {
   Reader reader;
   reader.read_text(text, {name, fs::absolute(folder), true});
   for (const std::string& override_text : overrides)
     reader.read_override(override_text, {std::string(kCommandLine), fs::current_path(), false});
-  return reader.finish(name);
+  return reader;
+}
+
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& name, const fs::path& folder,
+                    std::span<const std::string> overrides) {
+  return read_all(text, name, folder, overrides).finish(name);
 }
 
 Config read_config(const fs::path& file, std::span<const std::string> overrides) {
   return parse_config(read_file(file, kMaxFileBytes), file.string(), fs::absolute(file).parent_path(), overrides);
+}
+
+std::string key_place(const fs::path& file, std::span<const std::string> overrides, std::string_view key) {
+  return read_all(read_file(file, kMaxFileBytes), file.string(), fs::absolute(file).parent_path(), overrides)
+      .place_of(key)
+      .value_or(file.string());
 }
 
 }  // namespace filigree

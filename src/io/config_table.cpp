@@ -5,6 +5,7 @@
 #include "io/config_keys.h"
 #include "io/layer_pattern.h"
 #include "io/model_presets.h"
+#include "io/tokenizer_rule.h"
 
 namespace filigree {
 
@@ -126,11 +127,15 @@ bool is_layer_pattern(std::string_view text) {
   return layer_pattern_problem(text).empty();
 }
 bool is_tokenizer(std::string_view text) {
-  return !text.starts_with("spm:") || is_tokenizer_rule(text);
+  return !is_sentencepiece_rule(text) || sentencepiece_vocab(text);
 }
 bool is_not_empty(std::string_view text) {
   return !text.empty();
 }
+
+static_assert(kSmallestSentencePieceVocab == 259 && kLargestSentencePieceVocab == 1'000'000);
+constexpr std::string_view kTokenizerForm =
+    "\"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the bytes and three more) to 1000000, or a tokenizer's file";
 
 constexpr std::string_view kNoMethod = "this weight method";
 
@@ -145,7 +150,8 @@ std::vector<ConfigKey> make_keys() {
   add(resumable(
       chosen(key<&Config::run, &RunConfig::device>("run.device", "where the run computes; auto: on a GPU, if it can"),
              {{"auto"}, {"cpu"}, {"cuda"}})));
-  add(chosen(key<&Config::run, &RunConfig::precision>("run.precision", "type of weights and activations in products"),
+  add(chosen(key<&Config::run, &RunConfig::precision>("run.precision",
+                                                      "type of weights and activations; sums are fp32 either way"),
              {{"fp32"}, {"bf16"}}));
   add(key<&Config::run, &RunConfig::deterministic>("run.deterministic",
                                                    "a fixed rule instead of timing chooses each layer's kernel"));
@@ -165,9 +171,10 @@ std::vector<ConfigKey> make_keys() {
              kMaxWidth));
   add(ranged(key<&Config::model, &ModelConfig::ffn>("model.ffn", "hidden width of the MLP; 0: from the width"), 0,
              kMaxRows));
-  add(ranged(
-      key<&Config::model, &ModelConfig::vocab>("model.vocab", "token ids; 0: the tokenizer's number, rounded up"), 0,
-      kMaxRows));
+  add(ranged(key<&Config::model, &ModelConfig::vocab>(
+                 "model.vocab",
+                 "rows of the embedding; 0: the tokenizer's entries, from 1024 on rounded up to a multiple of 64"),
+             0, kMaxRows));
   add(ranged(key<&Config::model, &ModelConfig::context>("model.context", "tokens of a sequence"), 1, kMaxRows));
   add(positive(
       key<&Config::model, &ModelConfig::norm_epsilon>("model.norm_epsilon", "added to the variance in norms")));
@@ -183,17 +190,17 @@ std::vector<ConfigKey> make_keys() {
                    is_not_empty, "a path or glob in quotes, or a list of them")));
   add(path(checked(
       key<&Config::data, &DataConfig::tokenizer>("data.tokenizer", "how text becomes tokens; \"\": as the shards say"),
-      is_tokenizer, "\"bytes\", \"spm:VOCAB\" with VOCAB from 1 to 1000000, or a tokenizer's file")));
+      is_tokenizer, kTokenizerForm)));
 
   add(required(
       resumable(ranged(key<&Config::train, &TrainConfig::steps>("train.steps", "optimizer steps"), 1, kMaxSteps))));
   add(required(
       ranged(key<&Config::train, &TrainConfig::batch_tokens>("train.batch_tokens", "tokens of an optimizer step"), 1,
              kMaxTokens)));
-  add(ranged(
-      key<&Config::train, &TrainConfig::micro_batch>("train.micro_batch", "sequences at once; 0: the whole batch"), 0,
-      kMaxWidth));
-  add(positive(key<&Config::train, &TrainConfig::lr>("train.lr", "peak learning rate")));
+  add(ranged(key<&Config::train, &TrainConfig::micro_batch>(
+                 "train.micro_batch", "sequences at once; 0: the whole batch, which takes the most memory"),
+             0, kMaxWidth));
+  add(positive(key<&Config::train, &TrainConfig::lr>("train.lr", "peak learning rate, after the warm-up")));
   add(chosen(key<&Config::train, &TrainConfig::schedule>("train.schedule", "learning rate after the warm-up"),
              {{"cosine"}, {"linear"}, {"constant"}}));
   add(ranged(key<&Config::train, &TrainConfig::warmup>("train.warmup", "steps of linear warm-up"), 0, kMaxSteps));
@@ -208,8 +215,8 @@ std::vector<ConfigKey> make_keys() {
   add(chosen(key<&Config::train, &TrainConfig::recompute>("train.recompute",
                                                           "what the backward pass computes again instead of keeping"),
              {{"none"}, {"norm"}, {"activation"}, {"block"}}));
-  add(chosen(key<&Config::train, &TrainConfig::on_nonfinite>("train.on_nonfinite",
-                                                             "what follows a loss or gradient that is not finite"),
+  add(chosen(key<&Config::train, &TrainConfig::on_nonfinite>(
+                 "train.on_nonfinite", "at a loss or gradient that is not finite: stop, or skip the step"),
              {{"stop"}, {"skip"}}));
 
   add(chosen(key<&Config::weights, &WeightsConfig::method>("weights.method", "how linear layers hold their weights"),
@@ -265,18 +272,20 @@ std::vector<ConfigKey> make_keys() {
              0.0, 1.0));
 
   add(resumable(ranged(key<&Config::checkpoint, &CheckpointConfig::every>(
-                           "checkpoint.every", "steps between checkpoints; 0: only at the end"),
+                           "checkpoint.every",
+                           "steps between checkpoints; 0: at each evaluation, without any at every tenth of the steps"),
                        0, kMaxSteps)));
-  add(resumable(
-      ranged(key<&Config::checkpoint, &CheckpointConfig::keep>("checkpoint.keep", "newest checkpoints kept; 0: all"), 0,
-             kMaxSteps)));
-  add(resumable(
-      ranged(key<&Config::eval, &EvalConfig::every>("eval.every", "steps between validations; 0: only at the end"), 0,
-             kMaxSteps)));
+  add(resumable(ranged(key<&Config::checkpoint, &CheckpointConfig::keep>(
+                           "checkpoint.keep", "newest checkpoints that are kept; 0: all of them"),
+                       0, kMaxSteps)));
+  add(resumable(ranged(
+      key<&Config::eval, &EvalConfig::every>("eval.every", "steps between validations; 0: only after the last step"), 0,
+      kMaxSteps)));
   add(resumable(
       ranged(key<&Config::eval, &EvalConfig::tokens>("eval.tokens", "most validation tokens; 0: all"), 0, kMaxTokens)));
-  add(resumable(
-      ranged(key<&Config::log, &LogConfig::every>("log.every", "steps between console lines"), 1, kMaxSteps)));
+  add(resumable(ranged(
+      key<&Config::log, &LogConfig::every>("log.every", "steps between console lines; 0: only the first and the last"),
+      0, kMaxSteps)));
   return keys;
 }
 
@@ -285,19 +294,6 @@ std::vector<ConfigKey> make_keys() {
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> keys = make_keys();
   return keys;
-}
-
-bool is_tokenizer_rule(std::string_view text) {
-  if (text == "bytes") return true;
-  if (!text.starts_with("spm:")) return false;
-  const std::string_view digits = text.substr(4);
-  if (digits.empty() || digits.size() > 7 || digits[0] == '0') return false;
-  std::int64_t vocab = 0;
-  for (const char digit : digits) {
-    if (digit < '0' || digit > '9') return false;
-    vocab = 10 * vocab + (digit - '0');
-  }
-  return vocab <= 1000000;
 }
 
 }  // namespace filigree

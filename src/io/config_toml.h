@@ -22,6 +22,10 @@ Config read_config(const std::filesystem::path& file, std::span<const std::strin
 Config parse_config(std::string_view text, const std::string& name, const std::filesystem::path& folder,
                     std::span<const std::string> overrides = {});
 
+// Where a key's value stands in what read_config has accepted, as messages say it: "run.toml:7", "--set", or the file
+// where the key is not given. For mistakes that only the data shows.
+std::string key_place(const std::filesystem::path& file, std::span<const std::string> overrides, std::string_view key);
+
 // Checks that span several keys (divisibility, layer names, ...). `where` gives the place of a key for messages, e.g.
 // "run.toml:7". Throws one UserError with all problems. read_config has called it already.
 void check_config(const Config& config, const std::function<std::string(std::string_view key)>& where = {});

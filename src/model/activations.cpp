@@ -22,7 +22,12 @@ Recompute recompute_named(std::string_view name) {
 
 Activations::Activations(Device& device, const ModelConfig& model, DType dtype, std::int64_t batch,
                          std::int64_t sequence, Recompute recompute)
-    : batch_(batch), sequence_(sequence), width_(model.width), heads_(model.heads), recompute_(recompute) {
+    : batch_(batch),
+      sequence_(sequence),
+      width_(model.width),
+      heads_(model.heads),
+      dtype_(dtype),
+      recompute_(recompute) {
   Memory& memory = device.memory();
   const std::int64_t tokens = batch * sequence;
   const bool backward = recompute != Recompute::inference;
@@ -52,8 +57,12 @@ Activations::Activations(Device& device, const ModelConfig& model, DType dtype, 
   final_mean_ = memory.tensor(Purpose::activations, DType::f32, {tokens});
   final_rstd_ = memory.tensor(Purpose::activations, DType::f32, {tokens});
   dsum_ = memory.tensor(Purpose::activations, dtype, {tokens, model.width});
-  wide_ = memory.tensor(Purpose::activations, dtype, {tokens, std::max(qkv_width(model), model.ffn)});
   narrow_ = memory.tensor(Purpose::activations, dtype, {tokens, model.width});
+}
+
+Tensor Activations::wide_gradient(Device& device, std::int64_t tokens, std::int64_t columns) const {
+  const Shape shape{tokens, columns};
+  return {device.scratch(Scratch::caller, static_cast<std::size_t>(shape.count()) * size_of(dtype_)), dtype_, shape};
 }
 
 Tensor Activations::rows(const OwnedTensor& owner, std::int64_t tokens, std::int64_t columns) {

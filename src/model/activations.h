@@ -45,10 +45,11 @@ class Activations {
   BlockActivations block(std::int64_t index, std::int64_t batch, std::int64_t sequence) const;
 
   // Shared by all blocks, (T, width) views: the output of a block's branch, the gradient of the residual stream, and
-  // two scratch arrays of the backward pass (a: qkv or MLP width; b: C or H·D).
+  // two scratch arrays of the backward pass: one of qkv or MLP width, which lies where the logits were
+  // (Scratch::caller), and one of C or H·D.
   Tensor branch(std::int64_t tokens) const { return rows(branch_, tokens, width_); }
   Tensor dsum(std::int64_t tokens) const { return rows(dsum_, tokens, width_); }
-  Tensor wide_gradient(std::int64_t tokens, std::int64_t columns) const { return rows(wide_, tokens, columns); }
+  Tensor wide_gradient(Device& device, std::int64_t tokens, std::int64_t columns) const;
   Tensor narrow_gradient(std::int64_t tokens, std::int64_t columns) const { return rows(narrow_, tokens, columns); }
 
   // Around the blocks: the final norm's input, output and statistics, the losses, and the gradient of the output.
@@ -87,9 +88,10 @@ class Activations {
   Tensor member(Member which, std::int64_t block, std::int64_t tokens) const;
 
   std::int64_t batch_, sequence_, width_, heads_;
+  DType dtype_;
   Recompute recompute_;
   std::vector<Plane> planes_;
-  OwnedTensor branch_, dsum_, wide_, narrow_, final_sum_, final_normed_, final_mean_, final_rstd_, losses_;
+  OwnedTensor branch_, dsum_, narrow_, final_sum_, final_normed_, final_mean_, final_rstd_, losses_;
 };
 
 // Width of the packed query, key and value projection: (H + 2G)·D.

@@ -99,8 +99,12 @@ void Block::rotate(Device& device, const Tensor& qkv, std::int64_t batch, std::i
 
 void Block::mlp_forward(Device& device, const BlockActivations& kept, const Tensor& branch) {
   norm2_.forward(device, kept.normed2, kept.sum2, kept.mean2, kept.rstd2, branch, kept.sum1);
-  up_->forward(device, kept.up, kept.normed2);
-  activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
+  if (activation_ == Activation::gelu) {
+    up_->forward_gelu(device, kept.hidden, kept.up, kept.normed2);
+  } else {
+    up_->forward(device, kept.up, kept.normed2);
+    activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
+  }
   down_->forward(device, branch, kept.hidden);
 }
 
@@ -132,10 +136,15 @@ void Block::backward(Device& device, const Activations& activations, const Block
   if (activations.recompute() == Recompute::activation)
     activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
 
-  const Tensor dhidden = activations.wide_gradient(tokens, kept.hidden.shape[-1]);
-  down_->backward(device, dhidden, dsum, kept.hidden, accumulate);
-  const Tensor& dup = kept.up;  // in place: nothing reads the pre-activation after this
-  activation_backward(device, {.kind = activation_, .dx = dup, .dy = dhidden, .x = kept.up});
+  Tensor dup = activations.wide_gradient(device, tokens, kept.hidden.shape[-1]);
+  if (activation_ == Activation::gelu) {
+    down_->backward_gelu(device, dup, dsum, kept.hidden, kept.up, accumulate);
+  } else {
+    const Tensor dhidden = dup;
+    dup = kept.up;  // in place: nothing reads the pre-activation after this, and swiglu's gradient is as wide
+    down_->backward(device, dhidden, dsum, kept.hidden, accumulate);
+    activation_backward(device, {.kind = activation_, .dx = dup, .dy = dhidden, .x = kept.up});
+  }
   const Tensor dnormed = activations.narrow_gradient(tokens, dsum.shape[-1]);
   up_->backward(device, dnormed, dup, kept.normed2, accumulate);
   norm2_.backward(device, dsum, dnormed, kept.sum2, kept.mean2, kept.rstd2);
@@ -143,7 +152,7 @@ void Block::backward(Device& device, const Activations& activations, const Block
   if (renorm) norm1_.forward(device, kept.normed1, {}, {}, {}, kept.sum1, {});
   const Tensor dattended = activations.narrow_gradient(tokens, kept.attended.shape[-1]);
   out_->backward(device, dattended, dsum, kept.attended, accumulate);
-  const Tensor dqkv = activations.wide_gradient(tokens, kept.qkv.shape[-1]);
+  const Tensor dqkv = activations.wide_gradient(device, tokens, kept.qkv.shape[-1]);
   const auto by_sequence = [&](const Tensor& tensor) { return tensor.reshaped({batch, sequence, tensor.shape[-1]}); };
   attention_backward(device, {.dqkv = by_sequence(dqkv),
                               .dout = by_sequence(dattended),

@@ -1,5 +1,6 @@
 #include "model/linear.h"
 
+#include "kernels/activation/activation.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace filigree {
@@ -12,7 +13,7 @@ Linear::Linear(Device& device, std::unique_ptr<LinearWeight> weight, bool bias) 
 }
 
 void Linear::forward(Device& device, const Tensor& y, const Tensor& x) {
-  weight_->forward(device, y, x, bias_ ? bias_->values() : Tensor{});
+  weight_->forward(device, y, x, bias_values());
   if (adapter_) adapter_->forward(device, y, x);
 }
 
@@ -21,6 +22,20 @@ void Linear::backward(Device& device, const Tensor& dx, const Tensor& dy, const 
   if (!dx.empty()) weight_->input_gradient(device, dx, dy);
   if (adapter_) adapter_->backward(device, dx, dy, x, accumulate);
   if (bias_) add_column_sums(device, bias_->gradient(), dy);
+}
+
+// With an adapter, what GELU is taken of, or its gradient, is complete only after another product.
+void Linear::forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x) {
+  if (!adapter_ && weight_->forward_gelu(device, y, z, x, bias_values())) return;
+  forward(device, z, x);
+  activation_forward(device, {.kind = Activation::gelu, .y = y, .x = z});
+}
+
+void Linear::backward_gelu(Device& device, const Tensor& dz, const Tensor& dy, const Tensor& x, const Tensor& z,
+                           bool accumulate) {
+  const bool fused = !adapter_ && weight_->input_gradient_gelu(device, dz, dy, z);
+  backward(device, fused ? Tensor{} : dz, dy, x, accumulate);
+  if (!fused) activation_backward(device, {.kind = Activation::gelu, .dx = dz, .dy = dz, .x = z});
 }
 
 void Linear::insert_adapter(Device& device, std::int64_t rank, bool scaled_init) {

@@ -24,6 +24,11 @@ class Linear {
   // dx (T, K) is overwritten, or empty when nobody needs it. accumulate: add to the weight's gradient. The bias
   // gradient always accumulates.
   void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate);
+  // The same of a layer beside GELU, in one product where the weight can. Before it: z (T, N) is the layer's output and
+  // y (T, N) = gelu(z). Behind it: the layer's input is x (T, K) = gelu(z), and dz (T, K) takes dx's place.
+  void forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x);
+  void backward_gelu(Device& device, const Tensor& dz, const Tensor& dy, const Tensor& x, const Tensor& z,
+                     bool accumulate);
 
   // A phase change: training goes on with another storage of the same weight.
   void replace_weight(std::unique_ptr<LinearWeight> weight) { weight_ = std::move(weight); }
@@ -36,6 +41,8 @@ class Linear {
   void load(Device& device, const CheckpointSource& source, bool with_optimizer);
 
  private:
+  Tensor bias_values() const { return bias_ ? bias_->values() : Tensor{}; }
+
   std::unique_ptr<LinearWeight> weight_;
   std::unique_ptr<Parameter> bias_;  // (N) fp32
   std::unique_ptr<Adapter> adapter_;

@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "core/hash.h"
-#include "core/parallel.h"
 #include "core/random.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/random/random_fill.h"
 #include "kernels/rotary/rotary.h"
 #include "sparsity/dense_weight.h"
 #include "sparsity/layer_policy.h"
@@ -18,8 +18,8 @@ namespace {
 
 // Logits of this many bytes exist at once: large enough that the head's products run at full speed (on a GPU each chunk
 // reads and writes the head's whole gradient), small beside the activations of any batch worth training.
-constexpr std::int64_t kLogitBytes = std::int64_t{192} << 20;
-constexpr std::int64_t kGpuLogitBytes = std::int64_t{512} << 20;
+constexpr std::int64_t kLogitBytes = std::int64_t{448} << 20;
+constexpr std::int64_t kGpuLogitBytes = std::int64_t{384} << 20;
 
 // Tokens whose logits exist at once: chunks of nearly equal size, in whole tiles of the products.
 std::int64_t logit_chunk(const Device& device, std::int64_t tokens, std::int64_t vocab, DType dtype) {
@@ -29,16 +29,6 @@ std::int64_t logit_chunk(const Device& device, std::int64_t tokens, std::int64_t
       std::max(bytes / (vocab * static_cast<std::int64_t>(size_of(dtype))) / tile * tile, tile);
   const std::int64_t chunks = (tokens + fitting - 1) / fitting;
   return std::max(((tokens + chunks - 1) / chunks + tile - 1) / tile * tile, tile);
-}
-
-// Numbers are drawn on the host, so that a run starts from the same values on every device.
-void fill_normal(Device& device, const Tensor& tensor, const Random& random, float deviation) {
-  std::vector<float> staged(device.is_cuda() ? static_cast<std::size_t>(tensor.count()) : 0);
-  float* data = device.is_cuda() ? staged.data() : tensor.as<float>();
-  parallel_for(tensor.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) data[i] = deviation * random.normal(static_cast<std::uint64_t>(i));
-  });
-  if (device.is_cuda()) device.copy_from_host(tensor, data);
 }
 
 // The dense matrix behind a sparse layer of another run, its adapter added.

@@ -99,7 +99,7 @@ void Console::start(const StartInfo& info) {
           fmt::format("{} steps of {} tokens", format_integer(info.steps), format_integer(info.batch_tokens));
   if (info.first_step > 0) text += ", resumed after step " + format_integer(info.first_step);
   text += '\n';
-  if (!summary.memory.empty()) text.append("\n").append(memory_table(summary));
+  if (!summary.memory.empty()) text += fmt::format("\n{}  {}\n", memory_table(summary), workspace_note(summary));
   if (!summary.layers.empty()) text.append("\n").append(layer_table(summary));
   out_ << text << std::endl;
 }

@@ -31,10 +31,10 @@ struct StartInfo {
 struct ProgressLine {
   std::int64_t step = 0;
   std::int64_t steps = 0;
-  double loss = 0.0;  // mean since the last line, or of the step
+  double loss = 0.0;  // mean of the steps since the last multiple of log.every
   double lr = 0.0;
   double grad_norm = 0.0;
-  double step_ms = 0.0;  // mean since the last line
+  double step_ms = 0.0;  // likewise
   double tokens_per_s = 0.0;
   std::optional<double> ceiling_share;  // of the measured ceiling of the processor, 0 to 1
   NamedValues extra;                    // what the method reports, e.g. flip_rate

@@ -112,7 +112,12 @@ std::string html_report(const std::vector<RunData>& runs) {
 }
 
 void write_html_report(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& out) {
-  write_file_atomically(out, html_report(read_runs(folders)));
+  const std::string page = html_report(read_runs(folders));
+  if (std::error_code failure; out.has_parent_path()) {
+    std::filesystem::create_directories(out.parent_path(), failure);
+    require_user(!failure, out.string() + ": cannot make its folder: " + failure.message());
+  }
+  write_file_atomically(out, page);
 }
 
 }  // namespace filigree

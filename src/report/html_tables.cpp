@@ -211,7 +211,8 @@ std::string summary_section(const std::vector<RunData>& runs) {
   std::string body = table_html("Summary of the runs", headers, rows, 2, swatches(runs));
   body +=
       "<p class=\"note\">Time is the sum of the step times, without evaluation and checkpoints; tokens / s is the mean "
-      "over the whole run. Memory is the peak; * marks a planned sum, where the run recorded no peak.</p>\n";
+      "over the whole run. Memory is the peak; * marks a planned sum, without the workspace, where the run recorded no "
+      "peak.</p>\n";
   return section("summary", "Summary", body);
 }
 
@@ -230,7 +231,8 @@ std::string memory_tables(const std::vector<RunData>& runs) {
     for (const MemorySummary& row : run.summary->memory)
       if (row.bytes != 0 || row.dense_bytes != 0) add(row.purpose, row.bytes, row.dense_bytes);
     add("total", run.summary->bytes(), run.summary->dense_bytes());
-    html += table_html("Memory of " + run.name, {"Purpose", "This run", "If dense", "Ratio"}, rows, 1);
+    html += "<div>" + table_html("Memory of " + run.name, {"Purpose", "This run", "If dense", "Ratio"}, rows, 1) +
+            "<p class=\"note\">" + workspace_note(*run.summary) + " " + dense_phase_note(*run.summary) + "</p></div>\n";
   }
   if (html.empty()) return "";
   return "<details><summary>Memory in numbers</summary>\n<div class=\"columns\">" + html + "</div></details>\n";

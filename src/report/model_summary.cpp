@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "report/format.h"
+
 namespace filigree {
 namespace {
 
@@ -54,6 +56,19 @@ std::int64_t ModelSummary::dense_bytes() const {
   return sum;
 }
 
+std::string workspace_note(const ModelSummary& summary) {
+  return "On top comes the workspace that all layers share: " +
+         (summary.workspace_bytes > 0 ? format_bytes(static_cast<double>(summary.workspace_bytes)) + " so far."
+                                      : "its size is known after a run's first step.");
+}
+
+std::string dense_phase_note(const ModelSummary& summary) {
+  if (summary.dense_steps == 0) return "";
+  return "This is the sparse phase. Before it, in the first " + format_integer(summary.dense_steps) +
+         " steps, every layer is dense and the total is " + format_bytes(static_cast<double>(summary.dense_bytes())) +
+         (summary.dense_bytes() > summary.bytes() ? ": the run's peak." : ".");
+}
+
 std::string to_json(const ModelSummary& summary) {
   ordered_json layers = ordered_json::array();
   for (const LayerSummary& layer : summary.layers) {
@@ -69,9 +84,12 @@ std::string to_json(const ModelSummary& summary) {
   for (const MemorySummary& row : summary.memory)
     memory[row.purpose] = {{"bytes", row.bytes}, {"dense_bytes", row.dense_bytes}};
   memory["sparse_layers_ratio"] = summary.sparse_layers_ratio;
-  const ordered_json object = {{"parameters", {{"dense", summary.dense_parameters}, {"kept", summary.kept_parameters}}},
-                               {"layers", layers},
-                               {"memory", memory}};
+  if (summary.workspace_bytes > 0) memory["workspace_bytes"] = summary.workspace_bytes;
+  ordered_json object = {{"parameters", {{"dense", summary.dense_parameters}, {"kept", summary.kept_parameters}}},
+                         {"layers", layers},
+                         {"memory", memory}};
+  if (summary.dense_steps > 0)
+    object["dense_phase"] = {{"steps", summary.dense_steps}, {"bytes", summary.dense_bytes()}};
   return object.dump(2) + "\n";
 }
 
@@ -103,7 +121,9 @@ ModelSummary parse_model_summary(const std::string& text) try {
       }
     }
     summary.sparse_layers_ratio = object.at("memory").value("sparse_layers_ratio", 1.0);
+    summary.workspace_bytes = object.at("memory").value("workspace_bytes", std::int64_t{0});
   }
+  if (object.contains("dense_phase")) summary.dense_steps = object.at("dense_phase").value("steps", std::int64_t{0});
   return summary;
 } catch (const json::exception& error) {
   throw Error(std::string("not a model summary: ") + error.what());

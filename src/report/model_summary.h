@@ -33,13 +33,26 @@ struct ModelSummary {
   std::vector<LayerSummary> layers;
   std::vector<MemorySummary> memory;
   double sparse_layers_ratio = 1.0;  // bytes of the sparse layers alone / bytes of the same layers dense
+  // Scratch memory that all layers share, not part of `memory`: it belongs to no layer and has no dense counterpart. 0
+  // where it is not known, which is before a first step.
+  std::int64_t workspace_bytes = 0;
+  // Of a run that begins dense: its first steps, in which it holds dense_bytes() while `memory` is of what follows. 0
+  // where there are none, or the summary was made in them.
+  std::int64_t dense_steps = 0;
 
   std::int64_t bytes() const;
   std::int64_t dense_bytes() const;
 };
 
+// What every memory table says of the workspace, one sentence.
+std::string workspace_note(const ModelSummary& summary);
+// What they say of a dense phase before the sparse one, and which of them is the peak; "" where there is none.
+std::string dense_phase_note(const ModelSummary& summary);
+
 // {"parameters": {"dense", "kept"}, "layers": [{"name", "rows", "columns", "method", "pattern", "density", "backend"}],
-//  "memory": {PURPOSE: {"bytes", "dense_bytes"}, ..., "sparse_layers_ratio"}}; indented, keys in this order.
+//  "memory": {PURPOSE: {"bytes", "dense_bytes"}, ..., "sparse_layers_ratio", "workspace_bytes"},
+//  "dense_phase": {"steps", "bytes"}}; indented, keys in this order. workspace_bytes is there only where it is known,
+// dense_phase only where there was one before.
 std::string to_json(const ModelSummary& summary);
 // Reads the above; unknown keys are ignored, missing ones keep their default. Throws Error when it is not such an
 // object.

@@ -70,6 +70,9 @@
     return [...behind, ...lines];
   }
 
+  // The axis ends where the longest run does, not at the next round number.
+  const furthest = (spec) => Math.max(...spec.series.map((series) => series.raw[state.axis].at(-1) / axisOf(spec).scale));
+
   // A logarithmic axis would otherwise go down to the next power of ten.
   const lowest = (spec) => Math.min(...spec.series.flatMap((series) => series.raw.value.filter((y) => y > 0)));
 
@@ -81,7 +84,7 @@
       interaction: { mode: "nearest", axis: "x", intersect: false },
       scales: {
         x: { type: "linear", title: { display: true, text: axis.title, color: colour("muted") }, ...lines(short),
-             min: 0 },
+             min: 0, max: furthest(spec) },
         y: { type: logarithmic ? "logarithmic" : "linear", ...lines(short),
              ...(logarithmic ? { min: 0.97 * lowest(spec) } : {}),
              // A rate is honest only from 0 on; a loss is read by its differences.
@@ -185,6 +188,7 @@
     canvas.dataset.runs = new Set(chart.data.datasets.map((set) => set.run ?? set.label)).size;
     canvas.dataset.points = chart.data.datasets.map((set) => set.data.length).join(" ");
     canvas.dataset.axis = chart.options.scales.x.title?.text || "";
+    canvas.dataset.end = chart.scales.x?.max ?? "";
     canvas.dataset.scale = chart.options.scales.y.type || "";
   }
 

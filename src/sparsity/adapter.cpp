@@ -1,12 +1,12 @@
 #include "sparsity/adapter.h"
 
 #include <cmath>
-#include <vector>
 
 #include "core/hash.h"
 #include "core/random.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/random/random_fill.h"
 
 namespace filigree {
 namespace {
@@ -25,9 +25,7 @@ Adapter::Adapter(Device& device, const AdapterSpec& spec)
 void Adapter::initialize(Device& device) {
   const Random random(spec_.seed, RandomPurpose::adapter, fnv1a32(left_.name()));
   const float deviation = spec_.scaled_init ? 1.0f / std::sqrt(static_cast<float>(spec_.inputs)) : 1.0f;
-  std::vector<float> left(static_cast<std::size_t>(left_.count()));
-  for (std::size_t i = 0; i < left.size(); ++i) left[i] = deviation * random.normal(i);
-  device.copy_from_host(left_.master(), left.data());
+  fill_normal(device, left_.master(), random, deviation);
   left_.round_master(device);
   fill(device, right_.master(), 0.0f);
   right_.round_master(device);

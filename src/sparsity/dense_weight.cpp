@@ -26,6 +26,22 @@ void DenseWeight::input_gradient(Device& device, const Tensor& dx, const Tensor&
   matmul(device, {.y = dx, .a = dy, .b = weight_->values()});
 }
 
+bool DenseWeight::forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x, const Tensor& bias) {
+  matmul(device, {.y = y,
+                  .a = x,
+                  .b = weight_->values(),
+                  .bias = bias,
+                  .transpose_b = true,
+                  .epilogue = Epilogue::gelu_forward,
+                  .pre_activation = z});
+  return true;
+}
+
+bool DenseWeight::input_gradient_gelu(Device& device, const Tensor& dz, const Tensor& dy, const Tensor& z) {
+  matmul(device, {.y = dz, .a = dy, .b = weight_->values(), .epilogue = Epilogue::gelu_backward, .pre_activation = z});
+  return true;
+}
+
 void DenseWeight::weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) {
   matmul(device, {.y = weight_->gradient(), .a = dy, .b = x, .transpose_a = true, .accumulate = accumulate});
 }

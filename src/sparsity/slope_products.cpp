@@ -14,13 +14,14 @@ namespace {
 
 // Whether the sparse kernel can compute this very product: always on the CPU; on a GPU when a plan was made for it.
 bool serves(Device& device, const NmMatmulArgs& args) {
-  if constexpr (kBuiltWithCuda)
-    if (device.is_cuda())
-      return !args.weight.metadata.empty() && cuda::cusparselt_planned(device, {.outputs = args.weight.rows,
-                                                                                .inputs = args.weight.columns,
-                                                                                .tokens = args.x.shape[0],
-                                                                                .bias = !args.bias.empty()})
-                                                      .algorithm >= 0;
+  if constexpr (kBuiltWithCuda) {
+    if (device.is_cuda()) {
+      const NmMatrix& weight = args.weight;
+      if (weight.metadata.empty()) return false;
+      const cuda::CusparseltShape shape{weight.rows, weight.columns, args.x.shape[0]};
+      return cuda::cusparselt_planned(device, shape).algorithm >= 0;
+    }
+  }
   return true;
 }
 
@@ -100,27 +101,16 @@ std::optional<int> SlopeWeight::ready(Device& device, const PlanTable& table, co
   if constexpr (kBuiltWithCuda) {
     if (device.is_cuda()) {
       const auto known = table.entries().find(key);
-      if (weight.metadata.empty() || (known != table.entries().end() && known->second.backend == Backend::dense))
-        return std::nullopt;
+      const bool is_known = known != table.entries().end();
+      if (weight.metadata.empty() || (is_known && known->second.backend == Backend::dense)) return std::nullopt;
       int algorithm = table.timing() ? cuda::kFastestAlgorithm : cuda::kUsualAlgorithm;
-      if (known != table.entries().end() && known->second.algorithm >= 0) algorithm = known->second.algorithm;
-      RandomOperand biases(device, Random(spec_.seed, RandomPurpose::benchmark), DType::f32, {weight.rows});
-      for (const bool with_bias : {false, true}) {
-        if (with_bias && !bias) continue;
-        cuda::CusparseltPlanned planned = cuda::cusparselt_planned(
-            device, {.outputs = weight.rows, .inputs = weight.columns, .tokens = tokens, .bias = with_bias});
-        if (planned.algorithm < 0) {
-          NmMatmulArgs args = product();
-          if (with_bias) args.bias = biases.get();
-          planned = cuda::cusparselt_plan(device, args, algorithm);
-        }
-        if (planned.algorithm < 0) {
-          refusal_ = planned.refusal;
-          return std::nullopt;
-        }
-        algorithm = planned.algorithm;
-      }
-      return algorithm;
+      if (is_known && known->second.algorithm >= 0) algorithm = known->second.algorithm;
+      cuda::CusparseltPlanned planned = cuda::cusparselt_planned(device, {weight.rows, weight.columns, tokens});
+      if (!planned.asked || (bias && !planned.bias_asked))
+        planned = cuda::cusparselt_plan(device, product(), algorithm);
+      if (planned.algorithm >= 0) return planned.algorithm;
+      refusal_ = planned.refusal;
+      return std::nullopt;
     }
   }
   return -1;
@@ -128,12 +118,18 @@ std::optional<int> SlopeWeight::ready(Device& device, const PlanTable& table, co
 
 void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
   const Random random(spec_.seed, RandomPurpose::benchmark, fnv1a32(spec_.name));
-  RandomOperand x(device, random, spec_.dtype, {tokens, spec_.inputs}),
-      y(device, random, spec_.dtype, {tokens, spec_.outputs});
-  const auto choose = [&](const char* name, const NmMatrix& weight, bool bias,
+  RandomOperand x(device, random, spec_.dtype, {tokens, spec_.inputs});
+  RandomOperand y(device, random, spec_.dtype, {tokens, spec_.outputs});
+  RandomOperand bias(device, random, DType::f32, {spec_.outputs});
+  // Forward products may have a bias: a GPU's plan must know.
+  const auto choose = [&](const char* name, const NmMatrix& weight, bool with_bias,
                           const std::function<NmMatmulArgs()>& product) {
     const std::string key = plan_key(device, name, tokens);
-    const std::optional<int> algorithm = ready(device, table, key, weight, tokens, bias, product);
+    const std::optional<int> algorithm = ready(device, table, key, weight, tokens, with_bias, [&] {
+      NmMatmulArgs args = product();
+      if (with_bias) args.bias = bias.get();
+      return args;
+    });
     PlanCandidates candidates;
     if (algorithm) candidates.sparse = [&] { multiply(device, Backend::sparse, product()); };
     candidates.dense = [&] { multiply(device, Backend::dense, product()); };

@@ -51,7 +51,7 @@ class SlopeWeight final : public LinearWeight {
   void multiply(Device& device, Backend backend, const NmMatmulArgs& args) const;
   void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
   std::string plan_key(const Device& device, const char* product, std::int64_t tokens) const;
-  // Readies the sparse kernel of y = x Wᵀ for these tokens, on a GPU by the library's plans, also with a bias. Its
+  // Readies the sparse kernel of y = x Wᵀ for these tokens, on a GPU by the library's plan, made with product(). Its
   // algorithm; -1 where there is but one; nothing when no sparse kernel serves: then refusal_ says why.
   std::optional<int> ready(Device& device, const PlanTable& table, const std::string& key, const NmMatrix& weight,
                            std::int64_t tokens, bool bias, const std::function<NmMatmulArgs()>& product);

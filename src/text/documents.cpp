@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -87,6 +88,14 @@ TextFiles find_text(const std::vector<std::filesystem::path>& paths) {
     found.files.insert(found.files.end(), inside.begin(), inside.end());
     found.skipped += skipped;
   }
+  std::set<fs::path> seen;
+  std::erase_if(found.files, [&](const fs::path& file) {
+    std::error_code failure;
+    const fs::path real = fs::weakly_canonical(file, failure);
+    if (seen.insert(failure ? file : real).second) return false;
+    found.repeated.push_back(file);
+    return true;
+  });
   for (const fs::path& file : found.files) {
     const std::uintmax_t bytes = fs::file_size(file, error);
     if (!error) found.bytes += static_cast<std::int64_t>(bytes);  // where it fails, opening will say why
@@ -99,6 +108,12 @@ DocumentReader::~DocumentReader() = default;
 
 std::int64_t DocumentReader::position() const {
   return finished_bytes_ + (source_ ? source_->position() : 0);
+}
+
+std::string DocumentReader::invalid_note() const {
+  if (all_invalid_ == 0) return "";
+  const std::string others = all_invalid_ > 1 ? ", and " + std::to_string(all_invalid_ - 1) + " more after it" : "";
+  return first_invalid_ + " is not UTF-8" + others + "; such bytes are kept as they are";
 }
 
 void DocumentReader::fail(const std::string& text) const {
@@ -169,8 +184,13 @@ void DocumentReader::check(std::size_t bytes) {
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     fail(": this is not text: a NUL byte at offset " + std::to_string(offset_ + static_cast<std::int64_t>(nul)) +
          " (line " + std::to_string(line_of(nul)) + ")");
-  for (std::size_t at = utf8_first_invalid(text); at < text.size(); at = utf8_first_invalid(text, at + 1))
+  for (std::size_t at = utf8_first_invalid(text); at < text.size(); at = utf8_first_invalid(text, at + 1)) {
     if (invalid_++ == 0) first_invalid_line_ = line_of(at);
+    if (all_invalid_++ == 0)
+      first_invalid_ = files_.files[index_].string() + ": byte " +
+                       std::to_string(offset_ + static_cast<std::int64_t>(at)) + " (line " +
+                       std::to_string(line_of(at)) + ")";
+  }
   const std::int64_t seen = offset_ + static_cast<std::int64_t>(text.size());
   if (invalid_ > kFewInvalid && invalid_ * 100 > seen)
     fail(": this is not UTF-8 text: " + std::to_string(invalid_) + " of the first " + std::to_string(seen) +

@@ -22,8 +22,9 @@ namespace filigree {
 
 struct TextFiles {
   std::vector<std::filesystem::path> files;
-  std::int64_t bytes = 0;    // on disk
-  std::int64_t skipped = 0;  // files in folders that are neither .txt nor .jsonl
+  std::int64_t bytes = 0;                       // on disk
+  std::int64_t skipped = 0;                     // files in folders that are neither .txt nor .jsonl
+  std::vector<std::filesystem::path> repeated;  // named again, by themselves or in a folder: they are read once
 };
 
 // What `paths` (files or folders) hold. Throws UserError naming a path that is missing, or a folder without text.
@@ -45,6 +46,9 @@ class DocumentReader {
   // than 1 % of bytes that are no UTF-8), a JSON line has no text, or an archive is damaged; and at the end where there
   // was no text at all.
   bool next(TextPiece& piece);
+
+  // What a warning has to say of bytes that are no UTF-8 in the text read so far; "" when there are none.
+  std::string invalid_note() const;
 
   // Bytes on disk read so far, of TextFiles::bytes.
   std::int64_t position() const;
@@ -75,6 +79,8 @@ class DocumentReader {
   std::int64_t offset_ = 0;    // of begin_ in the unpacked file
   std::int64_t invalid_ = 0;   // bytes of the file so far that are no UTF-8
   std::int64_t first_invalid_line_ = 0;
+  std::int64_t all_invalid_ = 0;  // of all files
+  std::string first_invalid_;     // file, byte and line of the first of them
 };
 
 }  // namespace filigree

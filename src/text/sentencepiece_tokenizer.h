@@ -17,11 +17,8 @@
 
 namespace filigree {
 
-// Ids: 0 <unk>, 1 <|endoftext|>, 2-257 the bytes, then merges by rank and characters. 258 pieces and the space piece
-// are there in every model.
-inline constexpr std::int64_t kSmallestSentencePieceVocab = 259;
-
-// Trains BPE with exactly `vocab` pieces. Deterministic: one thread, all lines in order. Lines that are not UTF-8 are
+// Trains BPE with exactly `vocab` pieces: ids 0 <unk>, 1 <|endoftext|>, 2-257 the bytes, then merges by rank and
+// characters. Deterministic: one thread, all lines in order. Lines that are not UTF-8 are
 // left out. Throws UserError when the text is too small or has too many different characters for `vocab`, naming the
 // largest or smallest size that would do.
 std::unique_ptr<Tokenizer> train_sentencepiece(std::int64_t vocab, const LineSource& lines);

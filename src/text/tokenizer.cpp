@@ -1,12 +1,13 @@
 #include "text/tokenizer.h"
 
-#include <charconv>
 #include <cstdio>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
 #include "io/atomic_file.h"
+#include "io/tokenizer_rule.h"
 #include "text/sentencepiece_tokenizer.h"
 
 namespace filigree {
@@ -61,22 +62,22 @@ void Tokenizer::save(const std::filesystem::path& path) const {
 }
 
 TokenizerSpec parse_tokenizer_spec(const std::string& spec) {
-  constexpr std::string_view kTrain = "spm:";
   if (spec.empty())
     throw UserError("no tokenizer named: use bytes, spm:VOCAB_SIZE (e.g. spm:4096) or the path of a file");
   if (spec == "bytes") return {};
   TokenizerSpec result;
-  if (!spec.starts_with(kTrain)) {
+  if (!is_sentencepiece_rule(spec)) {
     result.kind = TokenizerSpec::Kind::file;
     result.file = spec;
     return result;
   }
   result.kind = TokenizerSpec::Kind::train_sentencepiece;
-  const char* const end = spec.data() + spec.size();
-  const auto [stop, error] = std::from_chars(spec.data() + kTrain.size(), end, result.vocab);
-  if (error != std::errc() || stop != end || result.vocab < kSmallestSentencePieceVocab || result.vocab > 1'000'000)
+  const std::optional<std::int64_t> vocab = sentencepiece_vocab(spec);
+  if (!vocab)
     throw UserError("tokenizer \"" + spec + "\": the vocabulary size after spm: must be a number from " +
-                    std::to_string(kSmallestSentencePieceVocab) + " to 1000000, e.g. spm:4096");
+                    std::to_string(kSmallestSentencePieceVocab) + " (the bytes and three more) to " +
+                    std::to_string(kLargestSentencePieceVocab) + ", e.g. spm:4096");
+  result.vocab = *vocab;
   return result;
 }
 

@@ -1,5 +1,7 @@
 #include "train/summary.h"
 
+#include "optim/schedule.h"
+
 namespace filigree {
 namespace {
 
@@ -31,6 +33,12 @@ std::int64_t parameters_of(const Transformer& model) {
   return count;
 }
 
+bool has_sparse_layers(const Transformer& model) {
+  for (const Linear* linear : model.linears())
+    if (linear->weight().spec().method != "dense") return true;
+  return false;
+}
+
 // Lays the model and its activations out on a planning device.
 struct Plan {
   std::unique_ptr<Device> device = Device::plan();
@@ -49,7 +57,8 @@ struct Plan {
 void fill_memory(ModelSummary& summary, const Memory& held, const Plan& dense) {
   for (int index = 0; index < kPurposeCount; ++index) {
     const auto purpose = static_cast<Purpose>(index);
-    // Shared workspace grows while a run goes and does not belong to the model; neither does the data.
+    // The shared workspace grows until all shapes have been seen and belongs to no layer: whoever knows its size sets
+    // workspace_bytes. Data is one batch of ids.
     if (purpose == Purpose::workspace || purpose == Purpose::data) continue;
     const std::int64_t bytes = held.bytes(purpose), dense_bytes = dense.device->memory().bytes(purpose);
     if (bytes > 0 || dense_bytes > 0)
@@ -76,6 +85,8 @@ ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std:
   summary.dense_parameters = parameters_of(dense.model);
   fill_memory(summary, device.memory(), dense);
   summary.sparse_layers_ratio = sparse_layers_ratio(model);
+  if (mode == Mode::training && has_sparse_layers(model))
+    summary.dense_steps = phase_start(model.config().train, model.config().weights.start);
   return summary;
 }
 

@@ -7,11 +7,12 @@
 namespace filigree {
 
 // A description of a model that is built: its layers and what `device` holds for it, beside the same model dense (laid
-// out, not allocated). `activations`: of this many sequences at once; 0 leaves them out of both columns.
+// out, not allocated). Activations of this many sequences at once; 0 leaves them out of both columns. workspace_bytes
+// stays 0: the caller knows whether a step was made.
 ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch);
 
 // The same for a configuration, laid out without allocating: the bytes are those that a run would hold from its first
-// step on, or, with adapters, from their insertion on.
+// step on, or, with weights.start, from its sparse phase on, or, with adapters, from their insertion on.
 ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activation_batch);
 
 // Bytes of the sparse layers' weights, masks, gradients and optimizer state, over those of the same layers dense;

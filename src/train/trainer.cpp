@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "core/interrupt.h"
 #include "eval/generate.h"
@@ -17,6 +18,7 @@
 #include "report/html_report.h"
 #include "train/environment.h"
 #include "train/model_loading.h"
+#include "train/resumption.h"
 #include "train/summary.h"
 
 namespace filigree {
@@ -51,9 +53,22 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
   device_ = Device::named(config_.run.device, config_.run.threads);
   device_->set_deterministic(config_.run.deterministic);
+  if (const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+      processors > 0 && config_.run.threads > processors)
+    console_.warn("run.threads is " + std::to_string(config_.run.threads) + ", but this process may use " +
+                  std::to_string(processors) + " processors: more threads make it slower");
   choose_block();
   open_data();
-  if (!folder_.is_new()) compare_with_saved();
+  std::optional<Config> saved;
+  if (!folder_.is_new()) {
+    saved = read_config(folder_.path() / "config.toml");
+    const std::string problems = forbidden_changes(*saved, config_);
+    require_user(problems.empty(),
+                 folder_.path().string() +
+                     ": --resume with a changed configuration; restore these keys or start a new run:" + problems);
+  } else if (options.resume) {
+    console_.warn(folder_.path().string() + " does not exist: a new run starts");
+  }
   build_model();
   const std::optional<fs::path> newest = newest_checkpoint(folder_.path());
   if (newest)
@@ -68,6 +83,8 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     truncate_after(folder_.path() / "metrics.jsonl", first_step_);
     truncate_after(folder_.path() / "eval.jsonl", first_step_);
     remove_unfinished_checkpoints(folder_.path());
+    if (const std::string change = rate_change(*saved, config_, first_step_); !change.empty()) console_.warn(change);
+    restore_line();
   }
   write_file_atomically(folder_.path() / "config.toml", write_config(config_));
   if (data_.tokenizer) data_.tokenizer->save(folder_.path() / kTokenizerFile);
@@ -93,8 +110,12 @@ void Trainer::open_data() {
   require_user(vocab == 0 || vocab >= data_.vocab(),
                "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
                    std::to_string(data_.vocab()) +
-                   " entries; leave the key out to use its number, rounded up to a multiple of 64");
+                   " entries; leave the key out to use its number, from 1024 on rounded up to a multiple of 64");
   if (vocab == 0) vocab = padded_vocab(data_.vocab());
+  if (device_->is_cuda() && vocab % 8 != 0)
+    console_.warn("model.vocab is " + std::to_string(vocab) +
+                  ": a GPU's products with the head are several times slower where 8 does not divide it; " +
+                  std::to_string(padded_vocab(vocab)) + " would do (ids that no text has are never chosen)");
   check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
@@ -105,17 +126,6 @@ void Trainer::open_data() {
   targets_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
   batch_tokens_.resize(static_cast<std::size_t>(shape.count()));
   batch_targets_.resize(batch_tokens_.size());
-}
-
-void Trainer::compare_with_saved() const {
-  const Config saved = read_config(folder_.path() / "config.toml");
-  std::string problems;
-  for (const ConfigChange& change : difference(saved, config_))
-    if (!change.resumable)
-      problems += "\n  " + change.key + ": the run was started with " + change.before + ", now it is " + change.after;
-  require_user(problems.empty(),
-               folder_.path().string() +
-                   ": --resume with a changed configuration; restore these keys or start a new run:" + problems);
 }
 
 void Trainer::build_model() {
@@ -212,14 +222,20 @@ TrainOutcome Trainer::run() {
   evaluations_ = std::make_unique<MetricsWriter>(folder_.path() / "eval.jsonl");
   write_summary();
   announce();
+  const std::int64_t checkpoint_every = checkpoint_interval(config_, val_view_.has_value());
   for (std::int64_t step = first_step_; step < steps; ++step) {
     change_phase(step);
     train_step(step);
     const std::int64_t done = step + 1;
     const bool last = done == steps;
     if (val_view_ && (last || (config_.eval.every > 0 && done % config_.eval.every == 0))) evaluate(done);
+    // The first step of a phase, and the first evaluation, make the workspace as large as it will be.
+    if (const std::int64_t bytes = device_->memory().bytes(Purpose::workspace); bytes != workspace_) {
+      workspace_ = bytes;
+      write_summary();
+    }
     const bool stop = interrupt_requested();
-    if (last || stop || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save_checkpoint(done);
+    if (last || stop || done % checkpoint_every == 0) save_checkpoint(done);
     if (stop && !last) {
       console_.note("interrupted after step " + std::to_string(done) + "; go on with --resume");
       return TrainOutcome::interrupted;
@@ -277,11 +293,9 @@ void Trainer::train_step(std::int64_t step) {
                                .step_ms = ms,
                                .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3,
                                .extra = {}});
-  line_loss_ += loss;
-  line_ms_ += ms;
-  ++line_steps_;
-  if (done % std::max<std::int64_t>(config_.log.every, 1) == 0 || done == config_.train.steps ||
-      done == first_step_ + 1) {
+  add_to_line(loss, ms);
+  const std::int64_t every = config_.log.every;
+  if ((every > 0 && done % every == 0) || done == config_.train.steps || done == first_step_ + 1) {
     const auto count = static_cast<double>(line_steps_);
     console_.progress({.step = done,
                        .steps = config_.train.steps,
@@ -292,9 +306,24 @@ void Trainer::train_step(std::int64_t step) {
                        .tokens_per_s = static_cast<double>(config_.train.batch_tokens) * count / line_ms_ * 1e3,
                        .ceiling_share = std::nullopt,
                        .extra = {}});
+  }
+  if (every == 0 || done % every == 0) {
     line_loss_ = line_ms_ = 0.0;
     line_steps_ = 0;
   }
+}
+
+void Trainer::add_to_line(double loss, double ms) {
+  line_loss_ += loss;
+  line_ms_ += ms;
+  ++line_steps_;
+}
+
+void Trainer::restore_line() {
+  const std::int64_t every = config_.log.every;
+  if (every == 0 || first_step_ % every == 0) return;
+  for (const StepMetrics& step : read_step_metrics(folder_.path() / "metrics.jsonl"))
+    if (step.step > first_step_ / every * every) add_to_line(step.loss, step.step_ms);
 }
 
 void Trainer::evaluate(std::int64_t step) {
@@ -325,7 +354,8 @@ void Trainer::save_checkpoint(std::int64_t step) {
 }
 
 void Trainer::write_summary() {
-  const ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
+  ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
+  summary.workspace_bytes = workspace_;
   write_file_atomically(folder_.path() / "inspect.json", to_json(summary));
   // A resumed run was not timed again: its figures are those that stand there.
   if (first_step_ > 0 && fs::exists(folder_.path() / "plans.json")) return;

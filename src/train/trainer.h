@@ -40,7 +40,6 @@ class Trainer {
   // weights.block, where it is left to the device.
   void choose_block();
   void open_data();
-  void compare_with_saved() const;
   void build_model();
   void start_model();
   void resume(const std::filesystem::path& checkpoint);
@@ -48,6 +47,8 @@ class Trainer {
   void require_sparse() const;
   void change_phase(std::int64_t step);
   void train_step(std::int64_t step);
+  void add_to_line(double loss, double ms);
+  void restore_line();
   void evaluate(std::int64_t step);
   void save_checkpoint(std::int64_t step);
   void write_summary();  // inspect.json, plans.json
@@ -61,6 +62,7 @@ class Trainer {
   std::int64_t sparse_start_ = 0, adapter_start_ = 0;  // steps at which the phases begin, or began
   std::int64_t sequences_ = 0;                         // of a batch
   std::int64_t skipped_ = 0;                           // steps in a row without an update
+  std::int64_t workspace_ = 0;                         // bytes of it after the last step; 0 before the first
 
   std::unique_ptr<Device> device_;
   TrainingData data_;
@@ -73,7 +75,8 @@ class Trainer {
   std::vector<std::int32_t> batch_tokens_, batch_targets_;  // the same on the host
   std::unique_ptr<MetricsWriter> metrics_, evaluations_;
 
-  // Since the last console line.
+  // Of the console line's window, the steps since the last multiple of log.every: a resumed run takes those before its
+  // checkpoint from metrics.jsonl, so that its lines are those of the uninterrupted run.
   double line_loss_ = 0.0, line_ms_ = 0.0;
   std::int64_t line_steps_ = 0;
 };

@@ -38,6 +38,30 @@ TEST_F(Program, SaysItsVersionAndExplainsEveryCommand) {
   }
 }
 
+TEST_F(Program, PrintsTheReferenceOfKeys) {
+  const auto ended = program({"train", "--keys"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out, read_all(fs::path(FILIGREE_SOURCE_DIR) / "docs" / "configuration.md"));
+}
+
+TEST_F(Program, PrepareWarnsOfTextThatIsOddAndClearsWhatAKilledOneLeft) {
+  std::ofstream(folder_.path() / "odd.txt") << std::string(500, 'a') << "\n\xff and so on\n";
+  const pid_t dead = testing::Started({"--version"}, folder_.path()).pid();
+  ::waitpid(dead, nullptr, 0);
+  const fs::path stale = folder_.path() / ("data." + std::to_string(dead) + "-0.tmp");
+  const fs::path alive = folder_.path() / ("data." + std::to_string(::getpid()) + "-0.tmp");
+  fs::create_directories(stale / "inside");
+  fs::create_directories(alive);
+  const auto ended = program({"prepare", "--text", "odd.txt", "odd.txt", "--tokenizer", "bytes", "--out", "data"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.err.find("warning: odd.txt: byte 501 (line 2) is not UTF-8;"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("warning: odd.txt is given more than once; it is used once"), std::string::npos)
+      << ended.err;
+  EXPECT_NE(ended.err.find("1 document, 513 bytes"), std::string::npos) << ended.err;
+  EXPECT_FALSE(fs::exists(stale));
+  EXPECT_TRUE(fs::exists(alive)) << "its process lives";
+}
+
 class ProgramByMethod : public Program, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
@@ -70,12 +94,22 @@ TEST_P(ProgramByMethod, TrainsEvaluatesGeneratesInspectsAndReports) {
       program({"generate", "run/checkpoints/step-00000020", "--prompt", "The", "--tokens", "20", "--seed", "4"});
   EXPECT_EQ(checkpoint.out, once.out);
 
+  for (const char* data : {"nothing", "configs/lace.txt"}) {
+    const auto refused = program({"eval", "run", "--data", data});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find("--data: "), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("token shards (.bin) or a folder made by filigree prepare"), std::string::npos);
+    EXPECT_EQ(refused.err.find("data.train"), std::string::npos) << refused.err;
+  }
+
   const auto inspected = program({"inspect", "run", "--json"});
   ASSERT_EQ(inspected.code, 0) << inspected.err;
   const auto summary = nlohmann::json::parse(inspected.out);
   EXPECT_LT(summary.at("memory").at("sparse_layers_ratio").get<double>(), 0.7);
   EXPECT_LT(summary.at("parameters").at("kept"), summary.at("parameters").at("dense"));
-  EXPECT_NE(program({"inspect", "run"}).out.find("all as their pattern says"), std::string::npos);
+  const std::string shown = program({"inspect", "run"}).out;
+  EXPECT_NE(shown.find("all as their pattern says"), std::string::npos);
+  EXPECT_NE(shown.find("On top comes the workspace"), std::string::npos) << shown;
 
   const auto reported = program({"report", "run", "--out", "report.html"});
   ASSERT_EQ(reported.code, 0) << reported.err;
@@ -96,12 +130,44 @@ TEST_F(Program, PreparesAFolderAndTrainsOnIt) {
   EXPECT_EQ(continued.code, 0) << continued.err;
 }
 
+TEST_F(Program, WorksInFoldersWithGlobCharacters) {
+  const fs::path place = folder_.path() / "what? [1]*";
+  fs::create_directories(place);
+  fs::rename(folder_.path() / "configs", place / "configs");
+  const auto here = [&](const std::vector<std::string>& arguments) { return run_program(arguments, place); };
+  const auto prepared = here({"prepare", "--text", "configs/lace.txt", "--tokenizer", "bytes", "--out", "d[a]"});
+  ASSERT_EQ(prepared.code, 0) << prepared.err;
+  const auto trained = here({"train", "configs/tiny-slope.toml", "--out", "run [2]?", "--set",
+                             "data.train=d[a]/train-*.bin", "--set", "data.val=d[a]", "--set", "train.steps=3"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(here({"train", "configs/tiny-slope.toml", "--out", "of text*", "--set", "train.steps=3"}).code, 0);
+  for (const char* run : {"run [2]?", "of text*"}) {
+    const auto scored = here({"eval", run});
+    EXPECT_EQ(scored.code, 0) << scored.err;
+  }
+  EXPECT_EQ(here({"eval", "run [2]?", "--data", "d[a]/val-*.bin"}).code, 0);
+  EXPECT_EQ(here({"report", "run [2]?", "of text*", "--out", "r[1].html"}).code, 0);
+  EXPECT_TRUE(fs::exists(place / "r[1].html"));
+}
+
 TEST_F(Program, InspectsConfigurationsOfEverySize) {
   for (const char* name :
        {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope", "tiny-block"}) {
     const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
     EXPECT_EQ(ended.code, 0) << name << ended.err;
   }
+  // Without model.vocab: what the tokenizer has, rounded up as training does.
+  const auto planned = program({"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=spm:2000"});
+  EXPECT_NE(planned.out.find("vocabulary 2048"), std::string::npos) << planned.err;
+  EXPECT_NE(program({"inspect", "configs/tiny-slope.toml"}).out.find("vocabulary 257"), std::string::npos);
+  ASSERT_EQ(program({"prepare", "--text", "configs/lace.txt", "--tokenizer", "spm:300", "--out", "data"}).code, 0);
+  const auto prepared = program({"inspect", "configs/quickstart-slope.toml", "--set", "data.tokenizer=\"\"", "--set",
+                                 "data.train=data", "--set", "data.val=data"});
+  EXPECT_NE(prepared.out.find("vocabulary 300"), std::string::npos) << prepared.err;
+  const auto phases =
+      program({"inspect", "configs/tiny-slope.toml", "--set", "model.vocab=257", "--set", "weights.start=0.25"});
+  EXPECT_NE(phases.out.find("in the first 5 steps, every layer is dense"), std::string::npos)
+      << phases.out << phases.err;
   const auto large = program({"inspect", "configs/gpt2-124m-slope.toml", "--set", "model.preset=opt-66b", "--json"});
   ASSERT_EQ(large.code, 0) << large.err;
   EXPECT_GT(nlohmann::json::parse(large.out).at("parameters").at("dense").get<double>(), 6e10);
@@ -196,6 +262,7 @@ TEST_F(Program, SignalsWriteACheckpointAndExitWith3) {
     EXPECT_EQ(static_cast<std::size_t>(CheckpointReader(*newest).state().step),
               read_step_metrics(folder_.path() / run / "metrics.jsonl").size());
     EXPECT_NE(ended.out.find("--resume"), std::string::npos) << ended.out;
+    EXPECT_NE(ended.err.find("writing a checkpoint; a second signal stops at once"), std::string::npos) << ended.err;
   }
 }
 

@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"existing_run", {"train", "configs/tiny-slope.toml", "--out", "existing"}, {"existing", "--resume"}},
         Mistake{
             "not_a_run", {"train", "configs/tiny-slope.toml", "--out", "existing", "--resume"}, {"existing", "no run"}},
-        Mistake{"missing_text", tiny({"data.train=nowhere.txt"}), {"data.train", "nowhere.txt"}},
+        Mistake{"missing_text", tiny({"data.train=nowhere.txt"}), {"--set: data.train", "nowhere.txt"}},
         Mistake{"empty_text", tiny({"data.train=empty.txt", "data.val=[]"}), {"empty.txt"}},
         Mistake{"binary_text", tiny({"data.train=binary.txt", "data.val=[]"}), {"binary.txt"}},
         Mistake{"short_text", tiny({"data.train=short.txt", "data.val=[]"}), {"context"}},
@@ -86,6 +86,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"prepare_vocabulary",
                 {"prepare", "--text", "short.txt", "--tokenizer", "spm:5000", "--out", "out"},
                 {"5000"}},
+        Mistake{"prepare_no_room_for_bytes",
+                {"prepare", "--text", "nowhere", "--tokenizer", "spm:200", "--out", "out"},
+                {"spm:200", "259"}},
+        Mistake{"tokenizer_no_room_for_bytes",
+                tiny({"data.tokenizer=spm:200", "data.train=nowhere.txt"}),
+                {"data.tokenizer", "spm:200", "259"}},
         Mistake{"report_no_run", {"report", "existing", "--out", "out"}, {"existing"}},
         Mistake{"bench_shape", {"bench", "matmul", "--shape", "64"}, {"--shape", "64"}},
         Mistake{"bench_methods", {"bench", "step", "--model", "tiny", "--methods", "dense,slop"}, {"slop", "slope"}},
@@ -94,7 +100,17 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"bench_pattern", {"bench", "step", "--model", "tiny", "--pattern", "2:7"}, {"2:7", "64"}},
         Mistake{"adapters_on_dense", tiny({"weights.method=dense"}), {"adapters.rank"}},
         Mistake{"bench_model", {"bench", "step", "--model", "gpt9"}, {"gpt9", "gpt2-124m"}},
-        Mistake{"inspect_vocabulary", {"inspect", "configs/quickstart-slope.toml"}, {"model.vocab"}}),
+        Mistake{"no_quickstart_data",
+                {"train", "configs/quickstart-slope.toml", "--out", "out"},
+                {"configs/quickstart-slope.toml:11: data.train: nothing matches"}},
+        Mistake{
+            "unknown_option_first", {"prepare", "--txt", "short.txt"}, {"there is no option --txt", "prepare --help"}},
+        Mistake{"tokens_range", {"eval", "existing", "--tokens", "-1"}, {"--tokens", "found -1", "at least 0;"}},
+        Mistake{"negative_seed", {"generate", "existing", "--prompt", "x", "--seed", "-1"}, {"--seed", "at least 0"}},
+        Mistake{"inspect_nothing", {"inspect", "nope.toml"}, {"no such run, checkpoint or configuration file"}},
+        Mistake{"inspect_vocabulary",
+                {"inspect", "configs/quickstart-slope.toml"},
+                {"model.vocab", "nothing matches", "--set model.vocab="}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -68,6 +68,22 @@ TEST_F(TrainingDataTest, GlobsOfItsShardsAreTheSame) {
   EXPECT_GT(data.val_bytes_per_token, 1.0);
 }
 
+// A path that exists is itself, whatever *, ? and [ in it might match.
+TEST_F(TrainingDataTest, NamesWithGlobCharactersAreTakenAsTheyAre) {
+  for (const std::string name : {"d [1]", "d*", "wh?t", "a[b]*c", "back\\slash"}) {
+    prepared(name);
+    prepared(name + "/../other " + name);  // matched by some of them
+    EXPECT_THAT(find({path(name)}).train, ElementsAre(path(name + "/train-000000.bin"))) << name;
+    EXPECT_THAT(find({path(name + "/train-000000.bin")}).train, ElementsAre(path(name + "/train-000000.bin"))) << name;
+    const TrainingData globs = find({path(name + "/train-*.bin")}, {path(name + "/va?-*.bin")});
+    EXPECT_THAT(globs.train, ElementsAre(path(name + "/train-000000.bin"))) << name;
+    EXPECT_THAT(globs.val, ElementsAre(path(name + "/val-000000.bin"))) << name;
+    EXPECT_THAT(find({text(name + ".txt")}, {}, "bytes").val.size(), 1u) << name;
+    std::filesystem::remove_all(run_ / "data");
+  }
+  EXPECT_THAT(expand_glob(path("wh[?]t")), ElementsAre(path("wh?t")));  // no such path: a pattern
+}
+
 TEST_F(TrainingDataTest, ForeignShardsNeedNothingElse) {
   foreign("a_train_1.bin");
   foreign("a_train_2.bin");

@@ -40,8 +40,13 @@ TEST(ConfigCheck, HeadsDivide) {
 TEST(ConfigCheck, SparseLayersFitThePattern) {
   EXPECT_EQ(
       refused({"weights.method=slope", "model.width=60", "weights.pattern=2:8"}),
-      "--set: model.width: found 60, the layer blocks.0.attention.out (60 x 60) cannot hold 2:8; expected a multiple "
-      "of 8, e.g. 56 or 64, or the layer in weights.dense_layers");
+      "--set: weights.pattern: found \"2:8\", which the layer blocks.0.attention.out (60 x 60) cannot hold; expected "
+      "another pattern, model.width (now 60) as a multiple of 8, e.g. 56 or 64, or the layer in weights.dense_layers");
+  EXPECT_EQ(
+      refused({"weights.method=slope", "weights.pattern=2:5"}),
+      "--set: weights.pattern: found \"2:5\", which the layer blocks.0.attention.out (64 x 64) cannot hold; expected "
+      "another pattern, model.width (now 64) as a multiple of 20, e.g. 60 or 80, or the layer in weights.dense_layers")
+      << "20 suits 4 heads too";
   EXPECT_EQ(
       refused({"weights.method=slope", "model.ffn=250"}),
       "--set: model.ffn: found 250, the layer blocks.0.mlp.up (250 x 64) cannot hold 2:4; expected a multiple of 4, "
@@ -51,15 +56,17 @@ TEST(ConfigCheck, SparseLayersFitThePattern) {
   EXPECT_EQ(refused({"weights.method=dense", "model.ffn=250"}), "(accepted)");
   EXPECT_EQ(
       refused({"weights.method=slope", "model.heads=32", "model.kv_heads=1", "weights.pattern=1:32"}),
-      "--set: model.kv_heads: found 1, the layer blocks.1.attention.qkv (68 x 64) cannot hold 1:32; expected rows of "
-      "queries, keys and values, (heads + 2 x kv_heads) x width / heads, that are a multiple of 32, or the layer in "
-      "weights.dense_layers");
+      "--set: weights.pattern: found \"1:32\", which the layer blocks.1.attention.qkv (68 x 64) cannot hold; expected "
+      "another pattern, model.kv_heads (now 1) as rows of queries, keys and values, (heads + 2 x kv_heads) x width / "
+      "heads, that are a multiple of 32, or the layer in weights.dense_layers");
 }
 
 TEST(ConfigCheck, OneSparseLayerOfADenseModel) {
-  EXPECT_EQ(refused({"weights.override=[{layers='blocks.1.mlp.down', method='slope', pattern='1:3'}]"}),
-            "run.toml:1: model.width: found 64, the layer blocks.1.mlp.down (64 x 256) cannot hold 1:3; expected a "
-            "multiple of 3, e.g. 63 or 66, or the layer in weights.dense_layers");
+  EXPECT_EQ(
+      refused({"weights.override=[{layers='blocks.1.mlp.down', method='slope', pattern='1:3'}]"}),
+      "--set: weights.override: found \"1:3\", which the layer blocks.1.mlp.down (64 x 256) cannot hold; expected "
+      "another pattern, model.width (now 64) as a multiple of 12, e.g. 60 or 72, or the layer in "
+      "weights.dense_layers");
 }
 
 TEST(ConfigCheck, BlocksAreNoLargerThanTheirLayers) {
@@ -89,10 +96,13 @@ TEST(ConfigCheck, MasksBelongToMethods) {
 TEST(ConfigCheck, ATiedHeadStaysDense) {
   const std::string expected =
       "--set: weights.override: the layer head would be sparse, but model.tied shares it with the embedding; expected "
-      "model.tied = false or a dense head";
+      "a dense head, or model.tied = false";
   const std::string sparse_head = "weights.override=[{layers='head', method='slope'}]";
   EXPECT_EQ(refused({sparse_head}), expected);
   EXPECT_EQ(refused({sparse_head, "model.tied=false"}), "(accepted)");
+  EXPECT_EQ(refused({"weights.method=slope", "weights.dense_layers=[]"}),
+            "--set: weights.dense_layers: the layer head would be sparse, but model.tied shares it with the embedding; "
+            "expected \"head\" in this list, or model.tied = false");
   EXPECT_EQ(
       refused({sparse_head, "model.tied=false", "model.vocab=50257"}),
       "--set: model.vocab: found 50257, the layer head (50257 x 64) cannot hold 2:4; expected a multiple of 4, e.g. "
@@ -104,6 +114,11 @@ TEST(ConfigCheck, NamesOfLayersExist) {
       refused({"weights.dense_layers=['blocks.0.mlp.dwon']"}),
       "--set: weights.dense_layers: found \"blocks.0.mlp.dwon\", which names no layer of this model; the closest is "
       "\"blocks.0.mlp.down\" of blocks 0 to 1");
+  EXPECT_EQ(
+      refused({"weights.method=slope", "weights.dense_layers=['blocks.9.mlp.up']"}),
+      "--set: weights.dense_layers: found \"blocks.9.mlp.up\", which names no layer of this model; the closest is "
+      "\"blocks.0.mlp.up\" of blocks 0 to 1")
+      << "one message: the head is not blamed as well";
   EXPECT_EQ(refused({"weights.override=[{layers='blocks.2-5.mlp.up', method='dense'}]"}),
             "--set: weights.override: found \"blocks.2-5.mlp.up\", which names no layer of this model; the closest is "
             "\"blocks.0.mlp.up\" of blocks 0 to 1");

@@ -171,7 +171,8 @@ TEST(ConfigRead, RangesAreChecked) {
   EXPECT_EQ(set_refusal("train.clip=-1.0"), "--set: train.clip: found -1.0, expected a number of at least 0");
   EXPECT_EQ(set_refusal("train.eps=0"), "--set: train.eps: found 0.0, expected a number above 0");
   EXPECT_EQ(set_refusal("adapters.start=-0.1"), "--set: adapters.start: found -0.1, expected a number from 0 to 1");
-  EXPECT_EQ(set_refusal("log.every=0"), "--set: log.every: found 0, expected an integer of at least 1");
+  EXPECT_EQ(set_refusal("log.every=-1"), "--set: log.every: found -1, expected an integer of at least 0");
+  EXPECT_EQ(set_refusal("log.every=0"), "(accepted)");
   EXPECT_EQ(set_refusal("model.layers=5000"), "--set: model.layers: found 5000, expected an integer from 1 to 1024");
 }
 
@@ -184,13 +185,13 @@ TEST(ConfigRead, ChoicesAndFormsAreChecked) {
   for (const char* pattern : {"4:4", "0:4", "2:33", "2", "two:four"})
     EXPECT_EQ(set_refusal("weights.pattern=" + std::string(pattern)).substr(0, 30), "--set: weights.pattern: found ")
         << pattern;
-  EXPECT_EQ(
-      set_refusal("data.tokenizer=spm:0"),
-      "--set: data.tokenizer: found \"spm:0\", expected \"bytes\", \"spm:VOCAB\" with VOCAB from 1 to 1000000, or "
-      "a tokenizer's file");
-  for (const char* wrong : {"spm:", "spm:2k", "spm:1000001", "spm:99999999999", "spm:-5"})
+  EXPECT_EQ(set_refusal("data.tokenizer=spm:0"),
+            "--set: data.tokenizer: found \"spm:0\", expected \"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the "
+            "bytes and three more) to 1000000, or "
+            "a tokenizer's file");
+  for (const char* wrong : {"spm:", "spm:2k", "spm:258", "spm:0300", "spm:1000001", "spm:99999999999", "spm:-5"})
     EXPECT_THAT(set_refusal("data.tokenizer=" + std::string(wrong)), HasSubstr("expected \"bytes\"")) << wrong;
-  for (const char* right : {"spm:1000000", "spm:2048", "bytes", "\"\"", "some.model"})
+  for (const char* right : {"spm:1000000", "spm:259", "spm:2048", "bytes", "\"\"", "some.model"})
     EXPECT_EQ(set_refusal("data.tokenizer=" + std::string(right)), "(accepted)") << right;
   EXPECT_EQ(set_refusal("data.train=['']"),
             "--set: data.train: found [\"\"], expected a path or glob in quotes, or a list of them");
@@ -252,7 +253,17 @@ TEST(ConfigRead, OverridesOfLayersAreChecked) {
 TEST(ConfigRead, UnknownKeysNameTheClosest) {
   EXPECT_EQ(set_refusal("train.stpes=5"), "--set: train.stpes: unknown key; the closest known key is train.steps");
   EXPECT_EQ(set_refusal("train.rank=5"), "--set: train.rank: unknown key; the closest known key is adapters.rank");
-  EXPECT_EQ(set_refusal("train.learning_rate=5").substr(0, 37), "--set: train.learning_rate: unknown k");
+  EXPECT_EQ(set_refusal("train.learning_rate=5"),
+            "--set: train.learning_rate: unknown key; the closest known key is train.lr");
+  EXPECT_EQ(set_refusal("model.depth=5"), "--set: model.depth: unknown key; the closest known key is model.layers");
+  EXPECT_EQ(set_refusal("train.warmup_steps=5"),
+            "--set: train.warmup_steps: unknown key; the closest known key is train.warmup");
+  EXPECT_EQ(set_refusal("eval.evry=5"), "--set: eval.evry: unknown key; the closest known key is eval.every");
+  EXPECT_EQ(set_refusal("log.colour=5"), "--set: log.colour: unknown key; [log] has every");
+  EXPECT_EQ(
+      set_refusal("sparse.colour=5"),
+      "--set: sparse.colour: unknown key; the sections are run, model, data, train, weights, adapters, checkpoint, "
+      "eval, log");
   EXPECT_EQ(set_refusal("lr=5"), "--set: lr: unknown key; the closest known key is train.lr");
   EXPECT_EQ(set_refusal("train=5"), "--set: train: a section, not a key; expected a key in it, such as train.steps");
   const std::string small = kSmall;
@@ -261,10 +272,12 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
             "run.toml:1: weights: a section, not a key; expected a key in it, such as weights.method");
   EXPECT_EQ(refusal(small + "[adaptors]\nrank = 5\n"),
             "run.toml:5: adaptors.rank: unknown key; the closest known key is adapters.rank");
-  EXPECT_EQ(refusal(small + "[logs]\n"), "run.toml:4: logs: unknown key; the closest known key is log.every");
+  EXPECT_EQ(
+      refusal(small + "[logs]\n"),
+      "run.toml:4: logs: unknown key; the sections are run, model, data, train, weights, adapters, checkpoint, eval, "
+      "log");
   EXPECT_EQ(refusal(small + "[log]\n"), "(accepted)");
-  EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"),
-            "run.toml:4: eval.more: unknown key; the closest known key is eval.every");
+  EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"), "run.toml:4: eval.more: unknown key; [eval] has every, tokens");
 }
 
 TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {

@@ -97,19 +97,26 @@ TEST_F(MatmulCuda, AStridedOperand) {
 }
 
 TEST_F(MatmulCuda, MatchesTheProcessorForAllTypesAndOptions) {
-  gpu().set_deterministic(true);  // no search: there are 864 products
-  for (const auto& [rows, columns, depth] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1},
-                                                                                     {3, 5, 7},
-                                                                                     {1, 33, 64},
-                                                                                     {8, 1, 96},
-                                                                                     {16, 8, 1},
-                                                                                     {65, 67, 129},
-                                                                                     {64, 72, 136},
-                                                                                     {4, 6, 0},
-                                                                                     {0, 3, 2}})
+  gpu().set_deterministic(true);  // no search: there are 672 products
+  for (const auto& [rows, columns, depth] : std::vector<std::array<std::int64_t, 3>>{
+           {1, 1, 1}, {3, 5, 7}, {1, 33, 64}, {8, 1, 96}, {16, 8, 1}, {65, 67, 129}, {64, 72, 136}})
     for (const auto& types : kTypes)
       for (int options = 0; options < 16; ++options)
         for (const float scale : {1.0f, 0.5f}) run(with_options(rows, columns, depth, types, options, scale));
+}
+
+TEST_F(MatmulCuda, AnEmptySumIsTheBias) {
+  const OwnedTensor y = random_tensor(cpu(), DType::f32, {4, 6}, 1), bias = random_tensor(cpu(), DType::f32, {6}, 2);
+  for (const bool accumulate : {false, true}) {
+    const OwnedTensor gpu_y = on_gpu(y), gpu_bias = on_gpu(bias);
+    const auto product = [&](Device& device, const Tensor& to, const Tensor& add) {
+      const Tensor a = {to.data, DType::f32, {4, 0}}, b = {to.data, DType::f32, {0, 6}};
+      matmul(device, {.y = to, .a = a, .b = b, .bias = add, .accumulate = accumulate});
+    };
+    product(cpu(), y, bias);
+    product(gpu(), gpu_y, gpu_bias);
+    EXPECT_EQ(values_of(on_cpu(gpu_y)), values_of(y));
+  }
 }
 
 TEST_F(MatmulCuda, ASearchLeavesTheRightResult) {

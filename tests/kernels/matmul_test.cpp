@@ -1,6 +1,7 @@
 #include "kernels/matmul/matmul.h"
 
 #include <cmath>
+#include <numbers>
 
 #include "kernels/kernel_test.h"
 #include "kernels/matmul/matmul_onednn.h"
@@ -80,23 +81,6 @@ TEST(Matmul, MatchesReferenceWithLargeExtents) {
 // oneDNN's bf16 product and the one through fp32, whichever path this processor would take.
 TEST(Matmul, EveryLibraryPathMatchesReference) {
   const auto device = Device::cpu();
-  const auto through = [](auto function) {
-    return [function](Device& on, const MatmulArgs& args) {
-      const MatmulDescription what = {.rows = args.y.shape[0],
-                                      .columns = args.y.shape[1],
-                                      .depth = args.a.shape[args.transpose_a ? 0 : 1],
-                                      .operands = args.a.dtype,
-                                      .result = args.y.dtype,
-                                      .transpose_a = args.transpose_a,
-                                      .transpose_b = args.transpose_b,
-                                      .accumulate = args.accumulate,
-                                      .bias = !args.bias.empty(),
-                                      .scale = args.scale,
-                                      .threads = omp_get_max_threads()};
-      const float* bias = args.bias.empty() ? nullptr : args.bias.as<float>();
-      function(on, what, args.y.data, args.a.data, args.b.data, bias);
-    };
-  };
   for (const DType result : {DType::bf16, DType::f32})
     for (int options = 0; options < 16; ++options) {
       const Case c = {40,
@@ -109,8 +93,8 @@ TEST(Matmul, EveryLibraryPathMatchesReference) {
                       (options & 4) != 0,
                       (options & 8) != 0,
                       0.5f};
-      run(*device, c, through(onednn_matmul_widened));
-      if (onednn_has_bf16()) run(*device, c, through(onednn_matmul));
+      run(*device, c, onednn_matmul_widened);
+      if (onednn_has_bf16()) run(*device, c, onednn_matmul);
     }
 }
 
@@ -134,6 +118,87 @@ TEST(Matmul, AllocatesNothingForAKnownShape) {
   matmul(*device, args);
   EXPECT_EQ(device->memory().allocations(), before);
   EXPECT_EQ(values_of(y), first);
+}
+
+double gelu(double x) {
+  const double u = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  return x / 2 * (1 + std::tanh(u));
+}
+
+// The plain product, which other tests compare with a reference, followed by a reference of gelu or its derivative.
+void run_epilogues(Device& device, const MatmulArgs& plain, const std::string& what) {
+  const OwnedTensor y = random_tensor(device, plain.y.dtype, plain.y.shape, 5);
+  const OwnedTensor z = random_tensor(device, plain.y.dtype, plain.y.shape, 6);
+  matmul(device, plain);
+  const std::vector<double> p = values_of(plain.y);
+
+  MatmulArgs args = plain;
+  args.y = y;
+  args.pre_activation = z;
+  std::vector<double> expected(p.size());
+  const auto magnitude = [&](std::size_t i) { return 2.0 * std::max(std::abs(expected[i]), std::abs(p[i])); };
+  if (args.bias.empty()) {
+    std::vector<double> before = values_of(z);
+    for (std::size_t i = 0; i < p.size(); ++i)
+      expected[i] = p[i] * derivative(before, i, [&] { return gelu(before[i]); });
+    args.epilogue = Epilogue::gelu_backward;
+    matmul(device, args);
+    expect_close(y, expected, 1, magnitude, "backward " + what);
+    EXPECT_EQ(values_of(z), before) << what;
+  }
+  for (std::size_t i = 0; i < p.size(); ++i) expected[i] = gelu(p[i]);
+  args.epilogue = Epilogue::gelu_forward;
+  matmul(device, args);
+  expect_close(y, expected, 1, magnitude, "forward " + what);
+  EXPECT_EQ(values_of(z), p) << what;
+}
+
+TEST(Matmul, AppliesItsEpilogues) {
+  const auto device = Device::cpu();
+  const std::vector<std::array<std::int64_t, 3>> shapes = {{1, 1, 1},     {3, 5, 7}, {8, 17, 96},
+                                                           {65, 67, 129}, {4, 6, 0}, {0, 3, 2}};
+  for (const auto& [rows, columns, depth] : shapes)
+    for (const auto& [operands, result] :
+         {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+      for (const bool with_bias : {false, true}) {
+        const OwnedTensor y = random_tensor(*device, result, {rows, columns}, 4);
+        const OwnedTensor a = random_tensor(*device, operands, {rows, depth}, 1);
+        const OwnedTensor b = random_tensor(*device, operands, {columns, depth}, 2);
+        const OwnedTensor bias = random_tensor(*device, DType::f32, {columns}, 3);
+        run_epilogues(
+            *device,
+            {.y = y, .a = a, .b = b, .bias = with_bias ? bias.view() : Tensor{}, .transpose_b = true, .scale = 0.25f},
+            std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(depth) + " " +
+                std::string(name_of(result)) + (with_bias ? " bias" : ""));
+      }
+}
+
+TEST(Matmul, RejectsEpiloguesThatDoNotFit) {
+  const auto device = Device::cpu();
+  const OwnedTensor a = random_tensor(*device, DType::f32, {4, 6}, 1),
+                    b = random_tensor(*device, DType::f32, {6, 3}, 2);
+  const OwnedTensor y = random_tensor(*device, DType::f32, {4, 3}, 3),
+                    z = random_tensor(*device, DType::f32, {4, 3}, 4);
+  const OwnedTensor half = random_tensor(*device, DType::bf16, {4, 3}, 5);
+  const OwnedTensor bias = random_tensor(*device, DType::f32, {3}, 6);
+  const auto rejects = [&](Epilogue epilogue, const Tensor& pre_activation, bool accumulate, const Tensor& added) {
+    const MatmulArgs args = {.y = y,
+                             .a = a,
+                             .b = b,
+                             .bias = added,
+                             .accumulate = accumulate,
+                             .epilogue = epilogue,
+                             .pre_activation = pre_activation};
+    EXPECT_THROW(matmul(*device, args), Error);
+  };
+  for (const Epilogue epilogue : {Epilogue::gelu_forward, Epilogue::gelu_backward}) {
+    rejects(epilogue, {}, false, {});
+    rejects(epilogue, y, false, {});
+    rejects(epilogue, half, false, {});
+    rejects(epilogue, z.view().reshaped({3, 4}), false, {});
+    rejects(epilogue, z, true, {});
+  }
+  rejects(Epilogue::gelu_backward, z, false, bias);
 }
 
 TEST(Matmul, RejectsOperandsThatDoNotFit) {

@@ -54,6 +54,36 @@ TEST_P(Devices, TrainAlikeInFp32) {
   }
 }
 
+// Rounding to bf16 moves a gradient of such a model by less than 1 % from the fp32 one, on the processor. Not OPT's:
+// there it also decides on which side of its kink a relu is.
+TEST(DevicesInBf16, HaveTheSameGradients) {
+  for (const char* arch : {"gpt2", "llama"})
+    for (const char* recompute : {"none", "norm", "activation", "block"}) {
+      Twins twins(tiny_config(arch, DType::bf16));
+      Activations here(*twins.cpu, twins.config.model, DType::bf16, 3, 16, recompute_named(recompute));
+      Activations there(*twins.gpu, twins.config.model, DType::bf16, 3, 16, recompute_named(recompute));
+      const float scale = 1.0f / static_cast<float>(twins.batch.count());
+      twins.here.zero_gradients(*twins.cpu);
+      twins.there.zero_gradients(*twins.gpu);
+      twins.here.train_batch(*twins.cpu, here, twins.batch.tokens, twins.batch.targets, scale, false);
+      twins.there.train_batch(*twins.gpu, there, twins.tokens, twins.targets, scale, false);
+      const auto wanted = twins.here.parameters(), computed = twins.there.parameters();
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const Tensor gradient = wanted[i]->gradient();
+        const OwnedTensor copy = twins.cpu->memory().tensor(Purpose::data, gradient.dtype, gradient.shape);
+        twins.gpu->copy_to_host(copy.view().data, computed[i]->gradient());
+        const std::vector<double> want = testing::values_of(gradient), got = testing::values_of(copy);
+        double size = 0.0, difference = 0.0;
+        for (std::size_t j = 0; j < want.size(); ++j) {
+          size += want[j] * want[j];
+          difference += (got[j] - want[j]) * (got[j] - want[j]);
+        }
+        EXPECT_LT(std::sqrt(difference), 0.03 * std::sqrt(size))
+            << arch << " " << recompute << " " << wanted[i]->name();
+      }
+    }
+}
+
 TEST_P(Devices, DecodeAlike) {
   for (const DType precision : {DType::f32, DType::bf16}) {
     Twins twins(tiny_config(GetParam(), precision));

@@ -94,13 +94,14 @@ TEST_F(Browser, DrawsEveryChartOfTwoRuns) {
     EXPECT_EQ(attribute(canvas, "data-runs"), "2") << id;
     EXPECT_EQ(attribute(canvas, "data-points"), "600 600 300 300") << id;
     EXPECT_EQ(attribute(canvas, "data-axis"), "step") << id;
+    EXPECT_EQ(attribute(canvas, "data-end"), "3000") << id << ": the last step, not a round number after it";
     EXPECT_THAT(attribute(canvas, "aria-label"), HasSubstr("dense ends at ")) << id;
   }
   EXPECT_EQ(attribute(tag_of(document, "chart-val-loss"), "data-points"), "10 10");
   EXPECT_EQ(attribute(tag_of(document, "chart-lr"), "data-points"), "600 600");
   EXPECT_EQ(attribute(tag_of(document, "chart-metric-flip_rate"), "data-runs"), "1");
-  // Two bars (the dense run, which is the dense model too, and the sparse one) in each of the seven purposes.
-  EXPECT_EQ(attribute(tag_of(document, "chart-memory"), "data-points"), "2 2 2 2 2 2 2");
+  // Two bars (the dense run, which is the dense model too, and the sparse one) in each of the six purposes.
+  EXPECT_EQ(attribute(tag_of(document, "chart-memory"), "data-points"), "2 2 2 2 2 2");
   EXPECT_EQ(attribute(tag_of(document, "chart-density"), "data-points"), "25 25");
   // Chart.js has given every canvas a size: it was laid out.
   EXPECT_NE(attribute(tag_of(document, "chart-loss"), "width"), "(none)");

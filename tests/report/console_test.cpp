@@ -53,7 +53,9 @@ TEST(Console, StartBlockSaysWhatRunsWhere) {
   EXPECT_THAT(text, HasSubstr("  memory    this run    dense  ratio\n"
                               "  weights    300 MiB  500 MiB  0.60x\n"
                               "  metadata  20.0 MiB      0 B      -\n"
-                              "  total      320 MiB  500 MiB  0.64x\n"));
+                              "  total      320 MiB  500 MiB  0.64x\n"
+                              "  On top comes the workspace that all layers share: its size is known after a run's "
+                              "first step.\n"));
   EXPECT_THAT(text, HasSubstr("blocks.1-11.attention.qkv  x11   2304 x 768  slope 2:4      0.5  nm-avx512\n"));
   EXPECT_THAT(text, HasSubstr("head                            50257 x 768  dense            1  onednn\n"));
   EXPECT_THAT(text, Not(HasSubstr("cache")));  // a purpose that holds nothing
@@ -154,6 +156,26 @@ TEST(ModelSummary, JsonReadsBack) {
   EXPECT_EQ(again.memory[0].purpose, "weights");
   EXPECT_EQ(again.layers[1].pattern, "2:4");
   EXPECT_EQ(again.sparse_layers_ratio, 0.625);
+}
+
+TEST(ModelSummary, WorkspaceIsSaidWhereItIsKnown) {
+  ModelSummary summary = small_summary();
+  EXPECT_THAT(to_json(summary), Not(HasSubstr("workspace_bytes")));
+  summary.workspace_bytes = 12 << 20;
+  EXPECT_EQ(parse_model_summary(to_json(summary)).workspace_bytes, 12 << 20);
+  EXPECT_EQ(workspace_note(summary), "On top comes the workspace that all layers share: 12.0 MiB so far.");
+  EXPECT_EQ(summary.bytes(), small_summary().bytes());  // beside the table, not in it
+}
+
+TEST(ModelSummary, ADensePhaseBeforeIsSaid) {
+  ModelSummary summary = small_summary();
+  EXPECT_EQ(dense_phase_note(summary), "");
+  EXPECT_THAT(to_json(summary), Not(HasSubstr("dense_phase")));
+  summary.dense_steps = 1500;
+  EXPECT_EQ(parse_model_summary(to_json(summary)).dense_steps, 1500);
+  EXPECT_EQ(dense_phase_note(summary),
+            "This is the sparse phase. Before it, in the first 1,500 steps, every layer is dense and the total is "
+            "500 MiB: the run's peak.");
 }
 
 TEST(ModelSummary, WrongJsonIsAnError) {

@@ -40,7 +40,7 @@ ModelSummary fake_summary(bool sparse) {
   memory("moments", 230, 158);
   memory("gradients", 115, 79);
   memory("activations", 180, 184);
-  memory("workspace", 34, 36);
+  summary.workspace_bytes = 40 * kMiB;
   summary.sparse_layers_ratio = sparse ? 0.61 : 1.0;
   return summary;
 }

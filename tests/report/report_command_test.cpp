@@ -51,7 +51,9 @@ TEST(ReportCommand, MistakesAreNamedAndNothingIsWritten) {
   EXPECT_THAT(mistake({folder.path(), "--out", page}), HasSubstr("is not a run: it has neither config.toml nor"));
   EXPECT_THAT(mistake({run, folder.path() / "missing", "--out", page}), HasSubstr("missing is not a folder"));
   EXPECT_THAT(mistake({run, "--out", folder.path()}), HasSubstr("is a folder; give the name of a file"));
-  EXPECT_THAT(mistake({run, "--out", folder.path() / "no" / "page.html"}), HasSubstr("no does not exist"));
+  EXPECT_THAT(mistake({folder.path(), "--out", folder.path() / "no" / "page.html"}), HasSubstr("is not a run"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "no"));
+  EXPECT_EQ(mistake({run, "--out", folder.path() / "no" / "page.html"}), "(accepted)") << "its folder is made";
   EXPECT_FALSE(std::filesystem::exists(page));
   EXPECT_THROW(report({run}), CLI::RequiredError);
   EXPECT_THROW(report({"--out", page}), CLI::RequiredError);

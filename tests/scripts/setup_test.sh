@@ -12,6 +12,25 @@ packages=$(grep -cE '^(build|test|fuzz) ' "$1/scripts/packages.txt")
 "$setup" --quickstart --print >"$folder/short_plan"
 if grep -q '^chromium' "$folder/short_plan"; then fail "--quickstart wants a test tool"; fi
 
+# No package without a use: the word by which the build or a script takes it.
+declare -A used_by=(
+  [g++]='LANGUAGES CXX' [cmake]=cmake_minimum_required [ninja-build]='"Ninja"' [pkg-config]='find_package(PkgConfig'
+  [git]='find_package(Git' [ccache]='CCACHE ccache' [libcli11-dev]='find_package(CLI11'
+  [libtomlplusplus-dev]='find_package(tomlplusplus' [nlohmann-json3-dev]='find_package(nlohmann_json'
+  [libfmt-dev]='find_package(fmt' [libdnnl-dev]=ONEDNN_LIBRARY [libhwy-dev]='find_package(hwy'
+  [libsentencepiece-dev]='pkg_check_modules(SENTENCEPIECE' [libzstd-dev]='pkg_check_modules(ZSTD'
+  [liblzma-dev]='find_package(LibLZMA' [zlib1g-dev]='find_package(ZLIB' [libjs-chart.js]=FILIGREE_CHART_JS
+  [bible-kjv]='bible -' [bible-kjv-text]='bible -' [libgtest-dev]=GTest::gtest [libgmock-dev]=GTest::gmock
+  [chromium]='"chromium"' [clang-format-14]=clang-format-14 [clang-16]='"clang++-16"'
+  [libclang-rt-16-dev]=-fsanitize=fuzzer [python3]='python3 -m' [python3-pip]='-m pip')
+while read -r group package _; do
+  [[ -z $group || $group == \#* ]] && continue
+  word=${used_by[$package]:-}
+  [[ -n $word ]] || fail "what uses $package? This test has no word for it"
+  (cd "$1" && grep -rqF --exclude=packages.txt --exclude=setup_test.sh -- "$word" CMakeLists.txt CMakePresets.json \
+    cmake src tests apps bench scripts) || fail "nothing uses $package: $word is nowhere"
+done <"$1/scripts/packages.txt"
+
 status=0
 "$setup" --no-such-option >"$folder/out" 2>&1 || status=$?
 ((status == 2)) || fail "an unknown option ends with $status instead of 2"

@@ -45,10 +45,8 @@ class SlopeCuda : public NmCudaTest {
     from.save(store);
     to.load(gpu(), store, true);
   }
-  void skip_without_library() {
-    if (const std::string reason = cuda::cusparselt_refuses(gpu(), 64, 64, {2, 4}, DType::bf16); !reason.empty())
-      GTEST_SKIP() << reason;
-  }
+  // Why there are no sparse products here; "" when there are.
+  std::string refusal() { return cuda::cusparselt_refuses(gpu(), 64, 64, {2, 4}, DType::bf16); }
   // (W^{R,C})ᵀ on the GPU must be what the processor makes of the GPU's own W^R.
   void expect_derived(const SlopeWeight& weight, const std::string& what) {
     const OwnedTensor values = on_cpu(weight.row_pruned().values), mask = on_cpu(weight.row_pruned().mask);
@@ -77,7 +75,7 @@ class SlopeCuda : public NmCudaTest {
             .decay = 0.1f};
   }
 
-  // Forward, both gradients and an update, on both devices, a few times over. `magnitude`: of x and dy times weights.
+  // Forward, both gradients and an update, on both devices, a few times over.
   void train_alike(SlopeWeight& here, SlopeWeight& there, std::int64_t tokens, int steps) {
     const LinearSpec& spec = here.spec();
     const std::string what = to_string(spec.pattern) + " " + std::string(name_of(spec.dtype));
@@ -115,6 +113,7 @@ class SlopeCuda : public NmCudaTest {
       EXPECT_TRUE(same(there.row_pruned().mask, here.row_pruned().mask)) << now;
       expect_derived(there, now);
       EXPECT_TRUE(there.describe(gpu()).mask_valid);
+      copy_to_gpu(here, there);  // a value rounded otherwise must not choose another mask in the next step
     }
   }
 };
@@ -151,7 +150,7 @@ TEST_F(SlopeCuda, TrainsLikeTheProcessorInFp32) {
 }
 
 TEST_F(SlopeCuda, TrainsLikeTheProcessorInBf16) {
-  skip_without_library();
+  if (!refusal().empty()) GTEST_SKIP() << refusal();
   for (const bool sparse : {true, false}) {
     SlopeWeight here(cpu(), spec_of(192, 320, {2, 4}, DType::bf16)), there(gpu(), here.spec());
     here.initialize(cpu(), random_tensor(cpu(), DType::f32, {192, 320}, 1), false);
@@ -178,7 +177,7 @@ TEST_F(SlopeCuda, TrainsLikeTheProcessorInBf16) {
 
 // Timed plans, kept as in a checkpoint: the same algorithms on another device object.
 TEST_F(SlopeCuda, PlansAreTimedKeptAndMadeAgain) {
-  skip_without_library();
+  if (!refusal().empty()) GTEST_SKIP() << refusal();
   SlopeWeight weight(gpu(), spec_of(768, 768, {2, 4}, DType::bf16));
   weight.initialize(gpu(), on_gpu(random_tensor(cpu(), DType::f32, {768, 768}, 1)), false);
   PlanTable table(true);
@@ -246,8 +245,10 @@ TEST_F(SlopeCuda, CheckpointsCrossDevices) {
 
 TEST_F(SlopeCuda, HoldsItsBytesAndAllocatesNothingInAStep) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
+    const LinearSpec spec = spec_of(256, 512, {2, 4}, dtype);
+    { SlopeWeight first(gpu(), spec); }  // the library learns the shape
     const std::int64_t before = gpu().memory().total();
-    SlopeWeight weight(gpu(), spec_of(256, 512, {2, 4}, dtype));
+    SlopeWeight weight(gpu(), spec);
     const std::int64_t weights = 256 * 512;
     EXPECT_EQ(gpu().memory().total() - before, weight.bytes());
     const bool packed = !weight.row_pruned().metadata.empty();

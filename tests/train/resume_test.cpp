@@ -95,6 +95,42 @@ TEST(Resume, TwiceInARow) {
   expect_equal_runs(whole, broken, 8);
 }
 
+TEST(Resume, ConsoleLinesAreThoseOfTheWholeRun) {
+  const testing::TemporaryFolder folder;
+  const Config config =
+      tiny_run_config(folder.path(), {"checkpoint.every=3", "checkpoint.keep=0", "log.every=5", "train.steps=10"});
+  const fs::path run = folder.path() / "run";
+  std::string whole, resumed;
+  train_tiny(config, run, false, &whole);
+  for (const std::int64_t gone : {6, 9, 10}) fs::remove_all(checkpoint_path(run, gone));
+  train_tiny(config, run, true, &resumed);
+  for (const char* step : {"step  5/10", "step 10/10"}) {
+    const auto line = [&](const std::string& text) {  // without the speed at its end
+      const std::size_t begin = text.find(step);
+      return begin == std::string::npos ? "no line" : text.substr(begin, text.find("grad", begin) - begin);
+    };
+    EXPECT_NE(line(whole), "no line") << whole;
+    EXPECT_EQ(line(resumed), line(whole));
+  }
+}
+
+TEST(Resume, WithoutARunStartsOneAndSaysSo) {
+  const testing::TemporaryFolder folder;
+  std::string said;
+  EXPECT_EQ(train_tiny(tiny_run_config(folder.path()), folder.path() / "new", true, &said), TrainOutcome::finished);
+  EXPECT_NE(said.find("warning: " + (folder.path() / "new").string() + " does not exist: a new run starts"),
+            std::string::npos)
+      << said;
+}
+
+TEST(Resume, MoreStepsThatChangeTheRateAreWarnedOf) {
+  const testing::TemporaryFolder folder;
+  train_tiny(tiny_run_config(folder.path()), folder.path() / "run");
+  std::string said;
+  train_tiny(tiny_run_config(folder.path(), {"train.steps=10"}), folder.path() / "run", true, &said);
+  EXPECT_NE(said.find("warning: train.steps is 10 and was 8"), std::string::npos) << said;
+}
+
 TEST(Resume, SeparateRunsAreBitEqualWhenDeterministic) {
   const testing::TemporaryFolder folder;
   const Config config = tiny_run_config(folder.path());

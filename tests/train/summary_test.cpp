@@ -1,32 +1,23 @@
 #include "train/summary.h"
 
-#include "tiny_run.h"
+#include "model/tiny_models.h"
 
 namespace filigree {
 namespace {
 
 Config config_of(const std::string& arch, const std::string& method, DType precision) {
-  Config config;
-  config.run.precision = precision;
-  config.model = {.preset = "",
-                  .arch = arch,
-                  .layers = 3,
-                  .width = 64,
-                  .heads = 4,
-                  .kv_heads = arch == "llama" ? 2 : 4,
-                  .ffn = 192,
-                  .vocab = 100,
-                  .context = 16,
-                  .tied = arch != "llama",
-                  .init = ""};
+  Config config = testing::tiny_config(arch, precision);
   config.weights.method = method;
   return config;
 }
 
-std::int64_t bytes_of(const ModelSummary& summary, Purpose purpose) {
+constexpr Purpose kInTheTable[] = {Purpose::weights, Purpose::metadata,  Purpose::masters,
+                                   Purpose::moments, Purpose::gradients, Purpose::activations};
+
+MemorySummary row_of(const ModelSummary& summary, Purpose purpose) {
   for (const MemorySummary& row : summary.memory)
-    if (row.purpose == name_of(purpose)) return row.bytes;
-  return 0;
+    if (row.purpose == name_of(purpose)) return row;
+  return {};
 }
 
 // The plan is laid out by the constructors that allocate; this holds them to it, purpose by purpose.
@@ -43,11 +34,34 @@ TEST(Summary, PlanEqualsWhatIsAllocated) {
           if (rank > 0) model.insert_adapters(*device);
           const Activations activations(*device, config.model, precision, 2, 16, Recompute::none);
           const ModelSummary plan = plan_summary(config, Mode::training, 2);
-          for (const Purpose purpose : {Purpose::weights, Purpose::metadata, Purpose::masters, Purpose::moments,
-                                        Purpose::gradients, Purpose::activations})
-            EXPECT_EQ(bytes_of(plan, purpose), device->memory().bytes(purpose))
+          for (const Purpose purpose : kInTheTable)
+            EXPECT_EQ(row_of(plan, purpose).bytes, device->memory().bytes(purpose))
                 << arch << " " << method << " " << name_of(purpose);
+          EXPECT_EQ(plan.workspace_bytes, 0);  // not known before a step
         }
+}
+
+// The dense column is what the run holds in its dense phase, purpose by purpose.
+TEST(Summary, ADensePhaseHoldsTheDenseColumn) {
+  for (const char* arch : {"gpt2", "llama"}) {
+    Config config = config_of(arch, "slope", DType::bf16);
+    config.train.steps = 1000;
+    config.weights.start = 0.25;
+    config.adapters.rank = 4;
+    const auto device = Device::cpu();
+    const Transformer model(*device, config, Mode::training, true);
+    const Activations activations(*device, config.model, DType::bf16, 2, 16, Recompute::none);
+    const ModelSummary plan = plan_summary(config, Mode::training, 2);
+    EXPECT_EQ(plan.dense_steps, 250);
+    EXPECT_GT(plan.dense_bytes(), plan.bytes());
+    for (const Purpose purpose : kInTheTable)
+      EXPECT_EQ(row_of(plan, purpose).dense_bytes, device->memory().bytes(purpose)) << arch << " " << name_of(purpose);
+    EXPECT_EQ(summarize(*device, model, Mode::training, 2).dense_steps, 0);  // it is in it
+    EXPECT_EQ(plan_summary(config, Mode::inference, 0).dense_steps, 0);
+    config.weights.method = "dense";
+    config.adapters.rank = 0;
+    EXPECT_EQ(plan_summary(config, Mode::training, 2).dense_steps, 0);
+  }
 }
 
 TEST(Summary, SparseLayersTakeAtMostTheirShare) {

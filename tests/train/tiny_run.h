@@ -37,7 +37,8 @@ inline Config tiny_run_config(const std::filesystem::path& folder, const std::ve
       "[data]\ntrain = \"text.txt\"\ntokenizer = \"bytes\"\n"
       "[train]\nsteps = 8\nbatch_tokens = 256\nmicro_batch = 4\nlr = 3e-3\nwarmup = 2\n"
       "[weights]\nmethod = \"slope\"\n"
-      "[run]\ndeterministic = true\ndevice = \"" FILIGREE_TEST_DEVICE "\"\n"
+      "[run]\ndeterministic = true\ndevice = \"" FILIGREE_TEST_DEVICE
+      "\"\n"
       "[eval]\nevery = 4\ntokens = 256\n";
   return parse_config(toml, "tiny.toml", folder, keys);
 }

@@ -47,6 +47,20 @@ TEST(Trainer, LearnsAndLeavesACompleteFolder) {
   EXPECT_NE(said.find("slope 2:4"), std::string::npos) << said;
 }
 
+TEST(Trainer, TheSummaryKnowsTheWorkspaceAfterTheFirstStep) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  std::ostringstream out;
+  Console console(out, false);
+  Trainer trainer(tiny_run_config(folder.path(), {"train.steps=3", "eval.every=0"}), {.run = run}, console);
+  trainer.run();
+  EXPECT_NE(out.str().find("its size is known after a run's first step"), std::string::npos) << out.str();
+  const ModelSummary summary = parse_model_summary(file_bytes(run / "inspect.json"));
+  EXPECT_GT(summary.workspace_bytes, 0);
+  EXPECT_LE(summary.workspace_bytes, trainer.device().memory().bytes(Purpose::workspace));  // samples came later
+  EXPECT_NE(file_bytes(run / "report.html").find(" so far."), std::string::npos);
+}
+
 TEST(Trainer, KeepsTheNewestCheckpoints) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
@@ -195,6 +209,7 @@ TEST(Trainer, ResumeTakesKernelChoicesFromTheCheckpoint) {
 }
 
 TEST(Trainer, RequireSparseRefusesBeforeAnythingIsKept) {
+  if (std::string(FILIGREE_TEST_DEVICE) == "cuda") GTEST_SKIP() << "a GPU has no sparse product in fp32";
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
   train_tiny(tiny_run_config(folder.path(), {"run.require_sparse=true", "checkpoint.every=4", "checkpoint.keep=0"}),

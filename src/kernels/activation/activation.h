@@ -4,7 +4,7 @@
 //   relu     y = max(x, 0); the derivative at 0 is 0
 //   swiglu   y = silu(x[:, :F]) · x[:, F:]                            x is (T, 2F): gate, then up
 //
-// fp32 or bf16, arithmetic in fp32. dx may alias x. Bitwise reproducible.
+// fp32 or bf16, arithmetic in fp32. dx may alias x or, of one shape with it, dy. Bitwise reproducible.
 #pragma once
 
 #include "core/device.h"

@@ -7,7 +7,11 @@
 //   out[b, i, h] = sum over j <= i of softmax_j(q[b, i, h] · k[b, j, h·G/H] / sqrt(D)) · v[b, j, h·G/H]
 //
 // Types: fp32 or bf16 tensors, fp32 arithmetic (bf16 products may use the processor's bf16 dot product with fp32
-// accumulation). Nothing aliases. Bitwise reproducible.
+// accumulation). Nothing aliases. Bitwise reproducible; on a GPU the backward pass only with Device::deterministic(),
+// which costs B · H · S² · 2 bytes of scratch there.
+//
+// On a GPU, cuDNN serves bf16 and our own kernels the rest (attention_cuda.h), with head sizes of at most 256. What
+// cuDNN has for a shape is built once and kept in the Device.
 #pragma once
 
 #include "core/device.h"

@@ -205,11 +205,11 @@ std::string plain_refusal(const PlanShape& shape, std::initializer_list<Tensor> 
 }
 
 std::string plain_refusal(const PlanShape& shape, const AttentionForwardArgs& args) {
-  return plain_refusal(shape, {args.qkv, args.out});
+  return plain_refusal(shape, {args.qkv, args.out, args.logsumexp});
 }
 
 std::string plain_refusal(const PlanShape& shape, const AttentionBackwardArgs& args) {
-  return plain_refusal(shape, {args.qkv, args.out, args.dout, args.dqkv});
+  return plain_refusal(shape, {args.qkv, args.out, args.logsumexp, args.dout, args.dqkv});
 }
 
 template <typename Args>

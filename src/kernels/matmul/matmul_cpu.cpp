@@ -1,5 +1,3 @@
-#include <omp.h>
-
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_amx.h"
@@ -26,7 +24,17 @@ void check(const MatmulArgs& args, std::int64_t rows, std::int64_t columns, std:
                 (args.transpose_b ? " transposed" : "") + " and bias " + to_string(args.bias.shape) +
                 " do not fit each other");
   require(args.a.dtype == args.b.dtype, "matmul: operands of two types");
+  require(args.bias.empty() || args.bias.dtype == DType::f32, "matmul: the bias is fp32");
   require(args.y.dtype == DType::f32 || args.a.dtype == DType::bf16, "matmul: a bf16 result needs bf16 operands");
+  require(args.bias.empty() || args.bias.dtype == DType::f32, "matmul: the bias is fp32");
+}
+
+void check_epilogue(const MatmulArgs& args) {
+  const Tensor& z = args.pre_activation;
+  require(z.shape == args.y.shape && z.dtype == args.y.dtype && (z.data != args.y.data || z.count() == 0),
+          "matmul: the pre-activation is an array of its own, like y in shape and type");
+  require(!args.accumulate, "matmul: an epilogue does not accumulate");
+  require(args.epilogue == Epilogue::gelu_forward || args.bias.empty(), "matmul: gelu_backward has no bias");
 }
 
 }  // namespace
@@ -37,28 +45,17 @@ void matmul(Device& device, const MatmulArgs& args) {
   const std::int64_t rows = args.y.shape[0], columns = args.y.shape[1];
   const std::int64_t depth = args.a.shape[args.transpose_a ? 0 : 1];
   check(args, rows, columns, depth);
+  if (args.epilogue != Epilogue::none) check_epilogue(args);
   if (args.y.count() == 0) return;
+  if (args.epilogue != Epilogue::none && (depth == 0 || !device.is_cuda())) return matmul_then_gelu(device, args);
   if (depth == 0) return without_depth(device, args);
   if constexpr (kBuiltWithCuda)
     if (device.is_cuda()) return cuda::matmul(device, args);
   require(args.a_stride == 0, "matmul: a strided operand is for a GPU");
   if (takes_matmul_few_rows(args)) return matmul_few_rows(device, args);
   if (takes_matmul_amx(args)) return matmul_amx(device, args);
-  const MatmulDescription what = {.rows = rows,
-                                  .columns = columns,
-                                  .depth = depth,
-                                  .operands = args.a.dtype,
-                                  .result = args.y.dtype,
-                                  .transpose_a = args.transpose_a,
-                                  .transpose_b = args.transpose_b,
-                                  .accumulate = args.accumulate,
-                                  .bias = !args.bias.empty(),
-                                  .scale = args.scale,
-                                  .threads = omp_get_max_threads()};
-  const float* bias = args.bias.empty() ? nullptr : args.bias.as<float>();
-  const bool widen = args.a.dtype == DType::bf16 && !onednn_has_bf16();
-  const auto product = widen ? onednn_matmul_widened : onednn_matmul;
-  product(device, what, args.y.data, args.a.data, args.b.data, bias);
+  if (args.a.dtype == DType::bf16 && !onednn_has_bf16()) return onednn_matmul_widened(device, args);
+  onednn_matmul(device, args);
 }
 
 }  // namespace filigree

@@ -20,6 +20,7 @@ class CublasLt : public LibraryState {
   const MatmulPlan& plan(Device& device, const MatmulArgs& args) {
     const MatmulShape shape = matmul_shape(device, args);
     auto known = plans_.find(shape);
+    // Planning an epilogue may plan its plain product on the way: a map's entries stay where they are.
     if (known == plans_.end()) known = plans_.emplace(shape, plan_matmul(device, handle(), shape, args)).first;
     return known->second;
   }
@@ -29,11 +30,16 @@ class CublasLt : public LibraryState {
   std::map<MatmulShape, MatmulPlan> plans_;
 };
 
+CublasLt& library_of(Device& device) {
+  return device.library<CublasLt>(Library::cublaslt, [] { return std::make_unique<CublasLt>(); });
+}
+
 }  // namespace
 
 void matmul(Device& device, const MatmulArgs& args) {
-  auto& library = device.library<CublasLt>(Library::cublaslt, [] { return std::make_unique<CublasLt>(); });
+  CublasLt& library = library_of(device);
   const MatmulPlan& plan = library.plan(device, args);
+  if (plan.separate) return matmul_then_gelu(device, args);
   const std::size_t bias_bytes = plan.bias_bytes(args);
   auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, bias_bytes + plan.workspace));
   const void* bias = args.bias.data;
@@ -44,6 +50,10 @@ void matmul(Device& device, const MatmulArgs& args) {
   if (plan.bias == BiasForm::before) write_bias(device, args.y, args.bias, args.accumulate);
   check(launch_matmul(library.handle(), plan, plan.algorithm, args, args.y.data, bias, scratch + bias_bytes,
                       plan.workspace, device.stream()));
+}
+
+bool matmul_fuses(Device& device, const MatmulArgs& args) {
+  return args.epilogue != Epilogue::none && !library_of(device).plan(device, args).separate;
 }
 
 }  // namespace filigree::cuda

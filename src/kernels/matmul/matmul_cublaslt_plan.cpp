@@ -1,4 +1,4 @@
-// Descriptors and the search for an algorithm.
+// Descriptors, and which forms of a product are tried.
 //
 // cuBLASLt thinks in columns: a row-major (R, C) matrix is its column-major (C, R). So y (M, N) = op(a) op(b) is asked
 // for as yᵀ (N, M) = op(b)ᵀ op(a)ᵀ: its A is b, its B is a, each with the same transposition, and the bias, one entry a
@@ -7,18 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <limits>
+#include <optional>
 #include <span>
+#include <utility>
 
 namespace filigree::cuda {
 namespace {
-
-constexpr int kCandidates = 16;
-constexpr std::size_t kMostWorkspace = std::size_t{64} << 20;
-constexpr auto kSearchTime = std::chrono::milliseconds(40);  // no further candidate begins after it
-
-using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroyer<cublasLtMatmulPreferenceDestroy>>;
 
 cudaDataType_t type_of(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -41,8 +35,24 @@ void set(const CublasLtOperation& operation, cublasLtMatmulDescAttributes_t attr
   check(cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)));
 }
 
-void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-  check(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)));
+// The pre-activation is the epilogue's auxiliary matrix, laid out as y is. cuBLASLt wants its rows to be multiples of 8
+// elements; both arrays are then asked for at addresses to match. fp32, which nobody chooses for speed, stays separate.
+bool can_fuse(const MatmulShape& shape) {
+  constexpr std::uint32_t kAlignment = 16;
+  return shape.operands == DType::bf16 && shape.result == DType::bf16 && shape.columns % 8 == 0 &&
+         shape.pre_activation_alignment >= kAlignment && shape.y_alignment >= kAlignment;
+}
+
+cublasLtEpilogue_t epilogue_of(const MatmulShape& shape, bool bias) {
+  switch (shape.epilogue) {
+    case Epilogue::none:
+      break;
+    case Epilogue::gelu_forward:
+      return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::gelu_backward:
+      return CUBLASLT_EPILOGUE_DGELU;
+  }
+  return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 // Without an algorithm yet. fp32 sums, and fp32 operands are multiplied as they are: TF32 would be another compute
@@ -58,7 +68,8 @@ MatmulPlan describe(const MatmulShape& shape, BiasForm bias) {
   const cublasOperation_t transpose_b = shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose_b);
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose_a);
-  if (bias == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape, bias == BiasForm::epilogue));
+  if (shape.epilogue != Epilogue::none) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.columns);
   plan.y = layout(shape.result, shape.rows, shape.columns);
   plan.a = shape.transpose_a ? layout(shape.operands, shape.depth, shape.rows, shape.a_stride)
                              : layout(shape.operands, shape.rows, shape.depth, shape.a_stride);
@@ -67,140 +78,38 @@ MatmulPlan describe(const MatmulShape& shape, BiasForm bias) {
   return plan;
 }
 
-struct Candidates {
-  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
-  int count = 0;
-
-  std::span<const cublasLtMatmulHeuristicResult_t> all() const {
-    return {results.data(), static_cast<std::size_t>(count)};
-  }
-};
-
-// cuBLASLt's algorithms for a plan, best first by its own estimate; none when it knows none. Sums over K that are split
-// are added up from the workspace, in a fixed order, and in fp32: with a bf16 result the scheme that keeps the parts in
-// the result's type is left out.
-Candidates candidates(cublasLtHandle_t handle, const MatmulPlan& plan, const MatmulShape& shape) {
-  cublasLtMatmulPreference_t made = nullptr;
-  check(cublasLtMatmulPreferenceCreate(&made));
-  const Preference preference(made);
-  std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  if (shape.result == DType::f32) schemes |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kMostWorkspace});
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.b_alignment);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.a_alignment);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.y_alignment);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.y_alignment);
-  Candidates found;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle, plan.operation.get(), plan.b.get(), plan.a.get(), plan.y.get(),
-                                     plan.y.get(), preference.get(), kCandidates, found.results.data(), &found.count);
-  if (status != CUBLAS_STATUS_SUCCESS) found.count = 0;
-  return found;
+// The operands of the epilogue. cuBLASLt adds the bias after scaling, as matmul.h does.
+void set_pointers(const MatmulPlan& plan, const MatmulArgs& args, const void* bias) {
+  if (plan.bias == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (args.epilogue != Epilogue::none)
+    set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.pre_activation.data);
 }
 
-bool splits_depth(const cublasLtMatmulAlgo_t& algorithm) {
-  std::uint32_t scheme = 0;
-  std::size_t written = 0;
-  check(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme),
-                                             &written));
-  return scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
+// One form of a product, if cuBLASLt has an algorithm for it.
+std::optional<MatmulPlan> plan_form(Device& device, cublasLtHandle_t handle, const MatmulShape& shape,
+                                    const MatmulArgs& args, BiasForm form) {
+  MatmulPlan plan = describe(shape, form);
+  // The bias's values do not matter to a timing, its address does to the choice: it stands where it will be read. So
+  // does the pre-activation's.
+  const std::size_t bias_bytes = plan.bias_bytes(args);
+  auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, bias_bytes + kMostWorkspace));
+  const void* bias = bias_bytes != 0 ? scratch : args.bias.data;
+  set_pointers(plan, args, bias);
+  if (!find_algorithm(device, handle, shape, args, bias, scratch + bias_bytes, plan)) return std::nullopt;
+  return plan;
 }
 
-class Stopwatch {
- public:
-  explicit Stopwatch(CUstream_st* stream) : stream_(stream) {
-    check(cudaEventCreate(&start_));
-    check(cudaEventCreate(&stop_));
-  }
-  ~Stopwatch() {
-    cudaEventDestroy(start_);
-    cudaEventDestroy(stop_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  // Milliseconds of one run, on the GPU, out of `count` runs.
-  template <typename Body>
-  float time(int count, const Body& body) const {
-    check(cudaEventRecord(start_, stream_));
-    for (int i = 0; i < count; ++i) body();
-    check(cudaEventRecord(stop_, stream_));
-    check(cudaEventSynchronize(stop_));
-    float elapsed = 0.0f;
-    check(cudaEventElapsedTime(&elapsed, start_, stop_));
-    return elapsed / static_cast<float>(count);
-  }
-
- private:
-  CUstream_st* stream_;
-  cudaEvent_t start_ = nullptr, stop_ = nullptr;
-};
-
-// The least of some measurements: one of a long product, whose time varies little, three of a batch of short ones.
-template <typename Body>
-float best_time(const Stopwatch& stopwatch, const Body& run) {
-  constexpr float kLong = 1.0f, kBatch = 0.2f;  // ms
-  stopwatch.time(1, run);                       // loads the kernel
-  float best = stopwatch.time(1, run);
-  if (best > kLong) return best;
-  const int count = std::clamp(static_cast<int>(kBatch / best), 1, 20);
-  for (int repeat = 0; repeat < 3; ++repeat) best = std::min(best, stopwatch.time(count, run));
-  return best;
-}
-
-// Takes the fastest of `found` into the plan; false when none of them runs. Times on the real operands. A product that
-// accumulates goes to a spare y, since its own must be added to once; without room for one nothing is timed.
-bool choose_by_time(Device& device, cublasLtHandle_t handle, MatmulPlan& plan, const Candidates& found,
-                    const MatmulArgs& args, const void* bias, void* workspace) {
-  Buffer spare;
-  const auto y_bytes = static_cast<std::int64_t>(args.y.bytes());
-  if (plan.reads_y && found.count > 1 && free_bytes() > y_bytes)
-    spare = device.memory().allocate(Purpose::workspace, args.y.bytes());
-  const bool times = found.count > 1 && (!plan.reads_y || !spare.empty());
-  void* y = plan.reads_y ? spare.data() : args.y.data;
-  const Stopwatch stopwatch(device.stream());
-  float best = std::numeric_limits<float>::infinity();
-  const auto begin = std::chrono::steady_clock::now();
-  for (const auto& candidate : found.all()) {
-    if (candidate.state != CUBLAS_STATUS_SUCCESS || candidate.workspaceSize > kMostWorkspace) continue;
-    float time = 0.0f;
-    if (times) {
-      if (best < std::numeric_limits<float>::infinity() && std::chrono::steady_clock::now() - begin > kSearchTime)
-        break;
-      cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-      const auto run = [&] {
-        const cublasStatus_t result = launch_matmul(handle, plan, candidate.algo, args, y, bias, workspace,
-                                                    candidate.workspaceSize, device.stream());
-        if (result != CUBLAS_STATUS_SUCCESS) status = result;
-      };
-      time = best_time(stopwatch, run);
-      if (status != CUBLAS_STATUS_SUCCESS) continue;
-    }
-    if (time < best) {
-      best = time;
-      plan.algorithm = candidate.algo;
-      plan.workspace = candidate.workspaceSize;
-    }
-    if (!times) break;
-  }
-  return best < std::numeric_limits<float>::infinity();
-}
-
-// The first that does not split the sum over K; where all do, the first: its parts are added in a fixed order too.
-bool choose_by_rule(MatmulPlan& plan, const Candidates& found) {
-  const cublasLtMatmulHeuristicResult_t* chosen = nullptr;
-  for (const auto& candidate : found.all()) {
-    if (candidate.state != CUBLAS_STATUS_SUCCESS || candidate.workspaceSize > kMostWorkspace) continue;
-    if (chosen == nullptr) chosen = &candidate;
-    if (splits_depth(candidate.algo)) continue;
-    chosen = &candidate;
-    break;
-  }
-  if (chosen == nullptr) return false;
-  plan.algorithm = chosen->algo;
-  plan.workspace = chosen->workspaceSize;
-  return true;
+// The faster form of a product with an epilogue, on the real operands: both overwrite y, and z of gelu_forward.
+MatmulPlan plan_gelu(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args) {
+  MatmulPlan separate;
+  separate.separate = true;
+  if (!can_fuse(shape)) return separate;
+  std::optional<MatmulPlan> fused =
+      plan_form(device, handle, shape, args, shape.bias ? BiasForm::epilogue : BiasForm::none);
+  if (!fused) return separate;
+  if (!shape.deterministic && time_on_gpu(device, [&] { matmul_then_gelu(device, args); }) < fused->milliseconds)
+    return separate;
+  return std::move(*fused);
 }
 
 }  // namespace
@@ -217,40 +126,31 @@ MatmulShape matmul_shape(const Device& device, const MatmulArgs& args) {
           .bias = !args.bias.empty(),
           .scaled = args.scale != 1.0f,
           .deterministic = device.deterministic(),
+          .epilogue = args.epilogue,
           .a_stride = args.a_stride,
           .y_alignment = alignment_of(args.y.data),
           .a_alignment = alignment_of(args.a.data),
           .b_alignment = alignment_of(args.b.data),
-          .bias_alignment = args.bias.empty() ? 0 : alignment_of(args.bias.data)};
+          .bias_alignment = args.bias.empty() ? 0 : alignment_of(args.bias.data),
+          .pre_activation_alignment = args.epilogue == Epilogue::none ? 0 : alignment_of(args.pre_activation.data)};
 }
 
 cublasStatus_t launch_matmul(cublasLtHandle_t handle, const MatmulPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
                              const MatmulArgs& args, void* y, const void* bias, void* workspace,
                              std::size_t workspace_bytes, CUstream_st* stream) {
-  // cuBLASLt adds the bias after scaling, as matmul.h does.
-  if (plan.bias == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  set_pointers(plan, args, bias);
   const float beta = plan.reads_y ? 1.0f : 0.0f;
   return cublasLtMatmul(handle, plan.operation.get(), &args.scale, args.b.data, plan.b.get(), args.a.data, plan.a.get(),
                         &beta, y, plan.y.get(), y, plan.y.get(), &algorithm, workspace, workspace_bytes, stream);
 }
 
 MatmulPlan plan_matmul(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args) {
+  if (shape.epilogue != Epilogue::none) return plan_gelu(device, handle, shape, args);
   constexpr std::array kWithBias = {BiasForm::epilogue, BiasForm::before};
   constexpr std::array kWithout = {BiasForm::none};
   const std::span<const BiasForm> forms = shape.bias ? std::span<const BiasForm>(kWithBias) : kWithout;
-  for (const BiasForm form : forms) {
-    MatmulPlan plan = describe(shape, form);
-    // The bias's values do not matter to a timing, its address does to the choice: it stands where it will be read.
-    const std::size_t bias_bytes = plan.bias_bytes(args);
-    auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, bias_bytes + kMostWorkspace));
-    const void* bias = bias_bytes != 0 ? scratch : args.bias.data;
-    if (form == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    const Candidates found = candidates(handle, plan, shape);
-    const bool chosen = shape.deterministic
-                            ? choose_by_rule(plan, found)
-                            : choose_by_time(device, handle, plan, found, args, bias, scratch + bias_bytes);
-    if (chosen) return plan;
-  }
+  for (const BiasForm form : forms)
+    if (std::optional<MatmulPlan> plan = plan_form(device, handle, shape, args, form)) return std::move(*plan);
   throw Error("matmul: cuBLASLt has no algorithm for y " + to_string(args.y.shape) + " " +
               std::string(name_of(shape.result)) + ", a " + to_string(args.a.shape) + ", b " + to_string(args.b.shape) +
               " " + std::string(name_of(shape.operands)));

@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 
 #include <compare>
+#include <functional>
 #include <memory>
 #include <source_location>
 
@@ -43,11 +44,13 @@ struct MatmulShape {
   bool bias = false;
   bool scaled = false;
   bool deterministic = false;
+  Epilogue epilogue = Epilogue::none;
   std::int64_t a_stride = 0;
   std::uint32_t y_alignment = 0;
   std::uint32_t a_alignment = 0;
   std::uint32_t b_alignment = 0;
   std::uint32_t bias_alignment = 0;
+  std::uint32_t pre_activation_alignment = 0;
 
   friend auto operator<=>(const MatmulShape&, const MatmulShape&) = default;
 };
@@ -58,12 +61,14 @@ MatmulShape matmul_shape(const Device& device, const MatmulArgs& args);
 enum class BiasForm : std::uint8_t { none, epilogue, before };
 
 struct MatmulPlan {
+  bool separate = false;  // an epilogue in two steps, by matmul_then_gelu(): nothing else below is set
   BiasForm bias = BiasForm::none;
   bool reads_y = false;
   CublasLtOperation operation;
   CublasLtLayout y, a, b;
   cublasLtMatmulAlgo_t algorithm{};
   std::size_t workspace = 0;  // bytes that the algorithm needs, behind the bias in y's type
+  float milliseconds = 0.0f;  // that it took, where it was timed
 
   // Of the scratch that a call asks for: the bias in bf16, if one is needed.
   std::size_t bias_bytes(const MatmulArgs& args) const {
@@ -73,10 +78,21 @@ struct MatmulPlan {
 };
 
 // Finds the algorithm, by timing (at most about 50 ms; y is left undefined unless the product accumulates) or, when
-// the device is deterministic, by cuBLASLt's own estimate.
+// the device is deterministic, by cuBLASLt's own estimate. An epilogue's two forms are timed against each other, which
+// finds the plain product's algorithm as well; a deterministic device takes the fused one wherever cuBLASLt has it.
 MatmulPlan plan_matmul(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args);
 
-// The product alone: y (M, N) = scale · op(a) op(b) [+ y] [+ bias]; `bias` is of y's type.
+// Scratch that an algorithm may ask for.
+inline constexpr std::size_t kMostWorkspace = std::size_t{64} << 20;
+
+// Takes an algorithm into a plan that has everything else; false when cuBLASLt has none that runs. `bias` is of y's
+// type, `workspace` of kMostWorkspace bytes.
+bool find_algorithm(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args,
+                    const void* bias, void* workspace, MatmulPlan& plan);
+// Milliseconds of work on the device's stream, after a run that is not counted.
+float time_on_gpu(Device& device, const std::function<void()>& work);
+
+// The product alone, with its epilogue: y (M, N) = scale · op(a) op(b) [+ y] [+ bias]; `bias` is of y's type.
 cublasStatus_t launch_matmul(cublasLtHandle_t handle, const MatmulPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
                              const MatmulArgs& args, void* y, const void* bias, void* workspace,
                              std::size_t workspace_bytes, CUstream_st* stream);

@@ -1,5 +1,7 @@
 #include "kernels/matmul/matmul_onednn.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <array>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -10,6 +12,37 @@
 
 namespace filigree {
 namespace {
+
+// What a primitive is built for: y (M, N) = scale · op(a) op(b) + bias [+ y]
+struct MatmulDescription {
+  std::int64_t rows = 0;     // M
+  std::int64_t columns = 0;  // N
+  std::int64_t depth = 0;    // K
+  DType operands = DType::f32;
+  DType result = DType::f32;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+  bool bias = false;
+  float scale = 1.0f;
+  int threads = 1;  // oneDNN plans for OpenMP's thread count
+
+  friend bool operator==(const MatmulDescription&, const MatmulDescription&) = default;
+};
+
+MatmulDescription description_of(const MatmulArgs& args) {
+  return {.rows = args.y.shape[0],
+          .columns = args.y.shape[1],
+          .depth = args.a.shape[args.transpose_a ? 0 : 1],
+          .operands = args.a.dtype,
+          .result = args.y.dtype,
+          .transpose_a = args.transpose_a,
+          .transpose_b = args.transpose_b,
+          .accumulate = args.accumulate,
+          .bias = !args.bias.empty(),
+          .scale = args.scale,
+          .threads = omp_get_max_threads()};
+}
 
 struct Hash {
   std::size_t operator()(const MatmulDescription& what) const {
@@ -125,11 +158,11 @@ class OneDnn : public LibraryState {
     return products_.try_emplace(what, engine_, what).first->second;
   }
   // scratch has product.bytes().
-  void run(Product& product, std::byte* scratch, void* y, const void* a, const void* b, const float* bias) {
+  void run(Product& product, std::byte* scratch, void* y, void* a, void* b, void* bias) {
     product.y.set_data_handle(y);
-    product.a.set_data_handle(const_cast<void*>(a));
-    product.b.set_data_handle(const_cast<void*>(b));
-    product.bias.set_data_handle(const_cast<float*>(bias));
+    product.a.set_data_handle(a);
+    product.b.set_data_handle(b);
+    product.bias.set_data_handle(bias);
     product.scratch.set_data_handle(scratch);
     if (product.reorders()) {
       product.ready_b.set_data_handle(scratch + product.scratch_bytes);
@@ -163,27 +196,26 @@ bool onednn_has_bf16() {
   return cpu_features().avx512;
 }
 
-void onednn_matmul(Device& device, const MatmulDescription& what, void* y, const void* a, const void* b,
-                   const float* bias) {
+void onednn_matmul(Device& device, const MatmulArgs& args) {
+  const MatmulDescription what = description_of(args);
   try {
     auto& library = device.library<OneDnn>(Library::onednn, [] { return std::make_unique<OneDnn>(); });
     Product& product = library.product(what);
     auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, product.bytes()));
-    library.run(product, scratch, y, a, b, bias);
+    library.run(product, scratch, args.y.data, args.a.data, args.b.data, args.bias.data);
   } catch (const dnnl::error& error) {
     throw Error("oneDNN refused the matrix product " + to_string(what) + ": " + error.what());
   }
 }
 
-void onednn_matmul_widened(Device& device, const MatmulDescription& what, void* y, const void* a, const void* b,
-                           const float* bias) {
+void onednn_matmul_widened(Device& device, const MatmulArgs& args) {
   const auto wide_bytes = [](std::int64_t rows, std::int64_t columns) {
     return round_up(static_cast<std::size_t>(rows * columns) * sizeof(float));
   };
-  MatmulDescription wide = what;
+  MatmulDescription wide = description_of(args);
   wide.operands = wide.result = DType::f32;
-  const std::size_t a_bytes = wide_bytes(what.rows, what.depth), b_bytes = wide_bytes(what.depth, what.columns);
-  const std::size_t y_bytes = what.result == DType::bf16 ? wide_bytes(what.rows, what.columns) : 0;
+  const std::size_t a_bytes = wide_bytes(wide.rows, wide.depth), b_bytes = wide_bytes(wide.depth, wide.columns);
+  const std::size_t y_bytes = args.y.dtype == DType::bf16 ? wide_bytes(wide.rows, wide.columns) : 0;
   try {
     auto& library = device.library<OneDnn>(Library::onednn, [] { return std::make_unique<OneDnn>(); });
     Product& product = library.product(wide);
@@ -191,15 +223,13 @@ void onednn_matmul_widened(Device& device, const MatmulDescription& what, void* 
         static_cast<std::byte*>(device.scratch(Scratch::kernel, product.bytes() + a_bytes + b_bytes + y_bytes));
     std::byte* wide_a = scratch + product.bytes();
     std::byte* wide_b = wide_a + a_bytes;
-    std::byte* wide_y = y_bytes == 0 ? static_cast<std::byte*>(y) : wide_b + b_bytes;
-    const Shape a_shape = {what.rows * what.depth}, b_shape = {what.depth * what.columns};
-    const Tensor narrow_result = {y, DType::bf16, {what.rows * what.columns}};
-    const Tensor wide_result = {wide_y, DType::f32, {what.rows * what.columns}};
-    convert(device, {wide_a, DType::f32, a_shape}, {const_cast<void*>(a), DType::bf16, a_shape});
-    convert(device, {wide_b, DType::f32, b_shape}, {const_cast<void*>(b), DType::bf16, b_shape});
-    if (y_bytes != 0 && what.accumulate) convert(device, wide_result, narrow_result);
-    library.run(product, scratch, wide_y, wide_a, wide_b, bias);
-    if (y_bytes != 0) convert(device, narrow_result, wide_result);
+    std::byte* wide_y = y_bytes == 0 ? static_cast<std::byte*>(args.y.data) : wide_b + b_bytes;
+    const Tensor wide_result = {wide_y, DType::f32, args.y.shape};
+    convert(device, {wide_a, DType::f32, args.a.shape}, args.a);
+    convert(device, {wide_b, DType::f32, args.b.shape}, args.b);
+    if (y_bytes != 0 && args.accumulate) convert(device, wide_result, args.y);
+    library.run(product, scratch, wide_y, wide_a, wide_b, args.bias.data);
+    if (y_bytes != 0) convert(device, args.y, wide_result);
   } catch (const dnnl::error& error) {
     throw Error("oneDNN refused the matrix product " + to_string(wide) + ": " + error.what());
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/cuda_error.h"
+#include "kernels/matmul/matmul_bias_cuda.h"
 #include "kernels/nm/nm_cusparselt_plan.h"
 #include "kernels/nm/nm_metadata_cuda.h"
 
@@ -21,6 +22,13 @@ struct Packing {
   std::size_t metadata = 0;                   // of `compressed`: what lies behind the values
   std::optional<MetadataTiles> tiles;         // empty: not understood, the library writes it
   OwnedTensor places;                         // tiles->places on the device
+};
+
+struct Plans {
+  std::unique_ptr<CusparseltPlan> plain;   // null: refused
+  std::unique_ptr<CusparseltPlan> biased;  // null: not asked for, or the library has none that is right
+  bool bias_asked = false;
+  std::string refusal;
 };
 
 class State final : public LibraryState {
@@ -42,8 +50,7 @@ class State final : public LibraryState {
   std::string refusal;
   cusparseLtHandle_t handle{};
   std::map<std::pair<std::int64_t, std::int64_t>, Packing> packings;  // by (rows, columns)
-  std::map<CusparseltShape, std::unique_ptr<CusparseltPlan>> plans;
-  std::map<CusparseltShape, std::string> refusals;  // of shapes for which no plan was found
+  std::map<CusparseltShape, Plans> plans;
 };
 
 State& state_of(Device& device) {
@@ -92,14 +99,14 @@ void learn(Device& device, const State& state, Packing& packing, std::int64_t ro
     packing.refusal = std::string("cuSPARSELt does not take the shape: ") + library.get_error_string(status);
     return;
   }
-  const auto values = static_cast<std::size_t>(rows * columns), words = values / 8;  // bytes: half of all, in bf16
-  if (packing.compressed < values + words) {
+  const auto values = static_cast<std::size_t>(rows * columns), metadata = values / 8;  // bytes; half of all, in bf16
+  if (packing.compressed < values + metadata) {
     packing.refusal = "cuSPARSELt keeps (" + std::to_string(rows) + ", " + std::to_string(columns) + ") in " +
                       std::to_string(packing.compressed) + " bytes: no format that is known here";
     return;
   }
   packing.metadata = packing.compressed - values;
-  if (packing.metadata != words) return;  // padded: its order is left to the library
+  if (packing.metadata != metadata) return;  // padded: its order is left to the library
   packing.tiles = find_metadata_tiles(spelled_numbers(device, state, packing, {rows, columns}), rows, columns);
   if (!packing.tiles) return;
   const std::vector<std::uint16_t>& places = packing.tiles->places;
@@ -148,37 +155,53 @@ void cusparselt_pack(Device& device, const NmMatrix& matrix, bool by_library) {
 
 CusparseltPlanned cusparselt_planned(Device& device, const CusparseltShape& shape) {
   const State& state = state_of(device);
-  if (const auto found = state.plans.find(shape); found != state.plans.end())
-    return {.algorithm = found->second->algorithm()};
-  if (const auto found = state.refusals.find(shape); found != state.refusals.end()) return {.refusal = found->second};
-  return {.refusal = "no plan was made"};
+  const auto found = state.plans.find(shape);
+  if (found == state.plans.end()) return {.refusal = "no plan was made"};
+  const Plans& plans = found->second;
+  return {.algorithm = plans.plain ? plans.plain->algorithm() : -1,
+          .refusal = plans.refusal,
+          .asked = true,
+          .bias_asked = plans.bias_asked};
 }
 
 CusparseltPlanned cusparselt_plan(Device& device, const NmMatmulArgs& args, int algorithm) {
   State& state = state_of(device);
-  const CusparseltShape shape = shape_of(args);
-  if (!state.plans.contains(shape) && !state.refusals.contains(shape)) {
-    require(!args.weight.metadata.empty(), "cusparselt_plan: the matrix has no metadata");
-    std::string refusal;
-    auto plan = find_cusparselt_plan(device, state.library, state.handle, args, algorithm, refusal);
-    if (plan)
-      state.plans.emplace(shape, std::move(plan));
-    else
-      state.refusals.emplace(shape, refusal);
+  require(!args.weight.metadata.empty(), "cusparselt_plan: the matrix has no metadata");
+  const auto find = [&](const NmMatmulArgs& of, int which, std::string& refusal) {
+    return find_cusparselt_plan(device, state.library, state.handle, of, which, refusal);
+  };
+  const auto [found, fresh] = state.plans.try_emplace(shape_of(args));
+  Plans& plans = found->second;
+  if (fresh) {
+    NmMatmulArgs plain = args;
+    plain.bias = {};
+    plans.plain = find(plain, algorithm, plans.refusal);
   }
-  return cusparselt_planned(device, shape);
+  if (!args.bias.empty() && !plans.bias_asked) {
+    std::string ignored;  // the bias is written first, then
+    if (plans.plain) plans.biased = find(args, plans.plain->algorithm(), ignored);
+    plans.bias_asked = true;
+  }
+  return cusparselt_planned(device, shape_of(args));
 }
 
 void nm_matmul(Device& device, const NmMatmulArgs& args) {
   const State& state = state_of(device);
   const auto found = state.plans.find(shape_of(args));
-  require(!args.weight.metadata.empty() && found != state.plans.end(),
+  require(!args.weight.metadata.empty() && found != state.plans.end() && found->second.plain,
           "nm_matmul: on a GPU a product of this shape needs metadata and a plan (cusparselt_plan)");
   const Tensor& values = args.weight.values;
   require(
       static_cast<std::byte*>(values.data) + values.bytes() == args.weight.metadata.data && args.y.dtype == DType::bf16,
       "nm_matmul: on a GPU the metadata must lie behind the values, and y be bf16");
-  state.library.check(found->second->run(device, args));
+  const Plans& plans = found->second;
+  NmMatmulArgs rest = args;
+  if (!args.bias.empty() && !plans.biased) {
+    write_bias(device, args.y, args.bias, args.accumulate);
+    rest.bias = {};
+    rest.accumulate = true;
+  }
+  state.library.check((rest.bias.empty() ? plans.plain : plans.biased)->run(device, rest));
 }
 
 }  // namespace filigree::cuda

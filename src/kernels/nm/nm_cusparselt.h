@@ -34,13 +34,14 @@ void cusparselt_pack(Device& device, const NmMatrix& matrix, bool by_library = f
 
 struct CusparseltShape {
   std::int64_t outputs = 0, inputs = 0, tokens = 0;  // N, K, T; T a multiple of 8
-  bool bias = false;
   friend auto operator<=>(const CusparseltShape&, const CusparseltShape&) = default;
 };
 
 struct CusparseltPlanned {
   int algorithm = -1;        // of the library's; -1: there is no plan
   std::string refusal = {};  // why there is none
+  bool asked = false;        // cusparselt_plan has been here
+  bool bias_asked = false;   // with a bias
 };
 // What cusparselt_plan made for the shape.
 CusparseltPlanned cusparselt_planned(Device& device, const CusparseltShape& shape);
@@ -48,8 +49,9 @@ CusparseltPlanned cusparselt_planned(Device& device, const CusparseltShape& shap
 inline constexpr int kFastestAlgorithm = -1;  // timed
 inline constexpr int kUsualAlgorithm = -2;    // not timed: the one that is fastest nearly everywhere, else the default
 // Makes the plan of nm_matmul for args' shapes, unless there is one. The operands are multiplied: x should be random,
-// y is overwritten; bias, where there is one, is rounded to bf16 in each product. `algorithm`: one of the library's, or
-// one of the above. The host waits.
+// y is overwritten. `algorithm`: one of the library's, or one of the above. The host waits.
+// With a bias, products with one are planned too: it is then added by the product, which rounds it to bf16; without
+// such a plan it is written to y first.
 CusparseltPlanned cusparselt_plan(Device& device, const NmMatmulArgs& args, int algorithm);
 
 }  // namespace filigree::cuda

@@ -79,7 +79,7 @@ class Verifier {
 }  // namespace
 
 CusparseltPlan::CusparseltPlan(Device& device, const CusparseltLibrary& library, const cusparseLtHandle_t& handle,
-                               const CusparseltShape& shape, int algorithm)
+                               const CusparseltShape& shape, bool bias, int algorithm)
     : library_(library), handle_(handle), algorithm_(algorithm) {
   const std::int64_t outputs = shape.outputs, inputs = shape.inputs, tokens = shape.tokens;
   if (!take(library.structured_descriptor_init(&handle, &weight_, outputs, inputs, inputs, kAlignment, CUDA_R_16BF,
@@ -98,7 +98,7 @@ CusparseltPlan::CusparseltPlan(Device& device, const CusparseltLibrary& library,
                                            CUSPARSE_OPERATION_TRANSPOSE, &weight_, &x_, &y_, &y_,
                                            CUSPARSE_COMPUTE_32F)))
     return;
-  if (shape.bias) {
+  if (bias) {
     bias_ = device.memory().tensor(Purpose::workspace, DType::bf16, {outputs});
     void* data = bias_.view().data;
     if (!take(library.matmul_desc_set_attribute(&handle, &matmul_, CUSPARSELT_MATMUL_BIAS_POINTER, &data, sizeof data)))
@@ -138,17 +138,14 @@ cusparseStatus_t CusparseltPlan::run(Device& device, const NmMatmulArgs& args) c
 }
 
 CusparseltShape shape_of(const NmMatmulArgs& args) {
-  return {.outputs = args.weight.rows,
-          .inputs = args.weight.columns,
-          .tokens = args.x.shape[0],
-          .bias = !args.bias.empty()};
+  return {.outputs = args.weight.rows, .inputs = args.weight.columns, .tokens = args.x.shape[0]};
 }
 
 std::unique_ptr<CusparseltPlan> find_cusparselt_plan(Device& device, const CusparseltLibrary& library,
                                                      const cusparseLtHandle_t& handle, const NmMatmulArgs& args,
                                                      int algorithm, std::string& refusal) {
   const auto plan_of = [&](int which) {
-    return std::make_unique<CusparseltPlan>(device, library, handle, shape_of(args), which);
+    return std::make_unique<CusparseltPlan>(device, library, handle, shape_of(args), !args.bias.empty(), which);
   };
   const auto any = plan_of(kDefault);
   if (any->status() != CUSPARSE_STATUS_SUCCESS) {

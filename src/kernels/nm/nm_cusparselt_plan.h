@@ -13,7 +13,7 @@ namespace filigree::cuda {
 class CusparseltPlan {
  public:
   CusparseltPlan(Device& device, const CusparseltLibrary& library, const cusparseLtHandle_t& handle,
-                 const CusparseltShape& shape, int algorithm);
+                 const CusparseltShape& shape, bool bias, int algorithm);
   ~CusparseltPlan();
   CusparseltPlan(const CusparseltPlan&) = delete;
   CusparseltPlan& operator=(const CusparseltPlan&) = delete;
@@ -45,7 +45,8 @@ class CusparseltPlan {
 
 CusparseltShape shape_of(const NmMatmulArgs& args);
 
-// The plan that `algorithm` asks for (nm_cusparselt.h), verified on args' operands; null with a reason.
+// The plan that `algorithm` asks for (nm_cusparselt.h), with a bias when args have one, verified on args' operands;
+// null with a reason.
 std::unique_ptr<CusparseltPlan> find_cusparselt_plan(Device& device, const CusparseltLibrary& library,
                                                      const cusparseLtHandle_t& handle, const NmMatmulArgs& args,
                                                      int algorithm, std::string& refusal);

@@ -6,8 +6,8 @@
 //   RMSNorm    y = s · rstd · gain,                      rstd = 1 / sqrt(mean(s²) + epsilon)
 //
 // Activations fp32 or bf16; gain, bias, statistics and their gradients fp32; arithmetic fp32. Statistics are taken of s
-// as it is stored. Bitwise reproducible, independent of the thread count: gradients of gain and bias are summed over bands
-// of rows, whose cuts depend on the shape alone.
+// as it is stored. Bitwise reproducible, independent of the thread count: gradients of gain and bias are summed over
+// bands of rows, whose cuts depend on the shape alone.
 #pragma once
 
 #include "core/device.h"

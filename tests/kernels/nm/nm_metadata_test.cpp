@@ -88,14 +88,14 @@ TEST(NmMetadata, LargerTilesAreFound) {
 TEST(NmMetadata, OtherOrdersAreNotTakenForTiles) {
   EXPECT_FALSE(
       find_metadata_tiles(numbers_of(128, 256, [](auto row, auto column) { return row * 16 + column; }), 128, 256));
-  // One pair exchanged in the last tile.
+  // One pair exchanged in the last of several tiles.
   auto numbers = numbers_of(
-      128, 64, [](auto row, auto column) { return column / 2 * 256 + row / 64 * 128 + mixed(row % 64, column % 2); });
-  ASSERT_TRUE(find_metadata_tiles(numbers, 128, 64));
+      256, 256, [](auto row, auto column) { return column / 2 * 512 + row / 64 * 128 + mixed(row % 64, column % 2); });
+  ASSERT_TRUE(find_metadata_tiles(numbers, 256, 256));
   std::swap(numbers[numbers.size() - 1], numbers[numbers.size() - 2]);
-  EXPECT_FALSE(find_metadata_tiles(numbers, 128, 64));
+  EXPECT_FALSE(find_metadata_tiles(numbers, 256, 256));
   numbers.pop_back();
-  EXPECT_FALSE(find_metadata_tiles(numbers, 128, 64));
+  EXPECT_FALSE(find_metadata_tiles(numbers, 256, 256));
   EXPECT_FALSE(find_metadata_tiles({}, 0, 0));
 }
 

@@ -25,8 +25,9 @@ Adapter::Adapter(Device& device, const AdapterSpec& spec)
 void Adapter::initialize(Device& device) {
   const Random random(spec_.seed, RandomPurpose::adapter, fnv1a32(left_.name()));
   const float deviation = spec_.scaled_init ? 1.0f / std::sqrt(static_cast<float>(spec_.inputs)) : 1.0f;
-  fill_normal(device, left_.master(), random, deviation);
-  left_.round_master(device);
+  const OwnedTensor drawn = device.memory().tensor(Purpose::workspace, DType::f32, left_.values().shape);
+  fill_normal(device, drawn, random, deviation);
+  left_.assign(device, drawn);  // in bf16 for inference there is no master
   fill(device, right_.master(), 0.0f);
   right_.round_master(device);
 }

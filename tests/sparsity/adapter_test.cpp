@@ -37,6 +37,17 @@ TEST(Adapter, InsertionChangesNothing) {
   }
 }
 
+TEST(Adapter, BeginsInBf16ForInference) {
+  const auto device = Device::cpu();
+  AdapterSpec spec{.name = "layer", .inputs = 24, .outputs = 16, .rank = 4, .dtype = DType::bf16};
+  Adapter training(*device, spec);
+  spec.mode = Mode::inference;
+  Adapter inference(*device, spec);
+  training.initialize(*device);
+  inference.initialize(*device);
+  EXPECT_EQ(values_of(inference.parameters()[0]->values()), values_of(training.parameters()[0]->values()));
+}
+
 TEST(Adapter, GradientsAgreeWithFiniteDifferences) {
   for (const bool scaled : {false, true}) {
     Case c(scaled);

@@ -22,7 +22,7 @@ struct Options {
   std::string json;
   std::vector<std::string> shapes = {"768x768", "768x3072", "3072x768", "2048x2048", "4096x4096"};
   std::vector<std::string> precisions = {"fp32", "bf16"};
-  std::vector<std::string> methods = {"dense", "slope"};
+  std::vector<std::string> methods = {"dense", "slope", "block"};
   std::string pattern = "2:4";
   std::string block = "auto";
   double density = 0.5;

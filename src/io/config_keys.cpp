@@ -27,6 +27,7 @@ std::string expected_number(const ConfigKey& key) {
   if (key.kind == Kind::number_pair) text = "two numbers";
   // The largest bounds only keep arithmetic safe; a user who meets the lower one need not read them.
   if (key.maximum > 1e5) return text + (key.above ? " above " : " of at least ") + limit(key.minimum);
+  if (key.above) return text + " above " + limit(key.minimum) + " and at most " + limit(key.maximum);
   text += " from " + limit(key.minimum) + " to " + limit(key.maximum);
   return key.below ? text + " (excluded)" : text;
 }

@@ -271,7 +271,7 @@ TEST_F(Program, BenchmarksWriteTheirRows) {
                               "--precision", "fp32", "--json", "results.json"});
   ASSERT_EQ(ended.code, 0) << ended.err;
   const auto json = nlohmann::json::parse(read_all(folder_.path() / "results.json"));
-  EXPECT_EQ(json.at("rows").size(), 9u);
+  EXPECT_EQ(json.at("rows").size(), 13u);
   EXPECT_NE(json.at("command").get<std::string>().find("bench step --model tiny"), std::string::npos);
   const std::vector<std::string> all = {"--methods", "dense,slope,block", "--block", "16x32", "--density", "0.25"};
   for (std::vector<std::string> arguments :

@@ -236,8 +236,8 @@ TEST(ConfigRead, OverridesOfLayersAreChecked) {
             "\"OUTPUTSxINPUTS\", each from 4 to 1024, e.g. \"16x16\", or \"auto\"");
   EXPECT_EQ(
       refusal(small + "layers = 'head'\ndensity = 1.5\n"),
-      "run.toml:4: weights.override: found [{ layers = \"head\", density = 1.5 }], density: expected a number from 0 "
-      "to 1");
+      "run.toml:4: weights.override: found [{ layers = \"head\", density = 1.5 }], density: expected a number above "
+      "0 and at most 1");
   EXPECT_EQ(refusal(small + "layers = 'head'\ndensity = 0\n"),
             "run.toml:6: weights.override.density: found 0, expected a number above 0 and at most 1");
   const std::string expected =

@@ -10,8 +10,8 @@
 //
 // Only kept blocks are read and multiplied. On the CPU an output is summed in the order of its list, and a gradient
 // over chunks of tokens whose length depends on nothing but the instruction set: bitwise reproducible on one processor
-// kind and independent of the thread count. How fast, and by which vector units, is said in block_lines_vectors.cpp and
-// block_dw_vectors.cpp. On a GPU block_matmul.h says it.
+// kind and independent of the thread count. How fast, and by which vector units, is said in block_vectors.cpp. On a GPU
+// block_matmul.h says it.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Tables of the CPU's vector kernels, one a target, and the numbers that drivers and kernels share. The drivers
-// (block_lines_cpu.cpp, block_dw_cpu.cpp, block_decode_cpu.cpp) own blocking, threads and memory; a kernel sees one
+// (block_lines_cpu.cpp, block_dw_cpu.cpp, block_decode.cpp) own blocking, threads and memory; a kernel sees one
 // tile.
 //
 // "Words" below are fp32 values, or with AVX512_BF16 two neighbouring bf16 of the reduction in 32 bits: either way one

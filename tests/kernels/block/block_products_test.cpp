@@ -2,6 +2,7 @@
 // Outputs are poisoned first.
 #include "kernels/block/block_products.h"
 
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -23,6 +24,12 @@ OwnedTensor poisoned(Device& device, DType dtype, Shape shape) {
   OwnedTensor tensor = device.memory().tensor(Purpose::workspace, dtype, shape);
   for (std::int64_t i = 0; i < shape.count(); ++i) store(tensor, i, std::numeric_limits<double>::quiet_NaN());
   return tensor;
+}
+
+// Kernels must not rely on what their scratch memory holds: all bits set are no number in either type.
+void poison_scratch(Device& device) {
+  constexpr std::size_t kBytes = std::size_t{8} << 20;  // more than any product here takes
+  std::memset(device.scratch(Scratch::kernel, kBytes), 0xff, kBytes);
 }
 
 struct Case {
@@ -100,6 +107,7 @@ TEST_P(BlockProducts, InputGradientIsThatOfTheReference) {
       const OwnedTensor weights = values(*device_, dtype);
       const OwnedTensor out = tensor_of(*device_, dtype, {tokens, grid().rows}, dy);
       const OwnedTensor dx = poisoned(*device_, dtype, {tokens, grid().columns});
+      poison_scratch(*device_);
       cpu::block_product_dx(*device_, {.dx = dx, .dy = out, .weight = {weights, grid(), lists()}}, target());
       expect_close(dx, reference_.input_gradient(dy, tokens),
                    reference_.lists.most_in_column * std::int64_t{grid().block.rows}, 1.0,
@@ -115,6 +123,7 @@ TEST_P(BlockProducts, WeightGradientIsThatOfTheReference) {
       const OwnedTensor in = tensor_of(*device_, dtype, {tokens, grid().columns}, x);
       const OwnedTensor gradient = poisoned(*device_, DType::f32, values_shape());
       BlockProductDwArgs args{.gradient = gradient, .dy = out, .x = in, .grid = grid(), .lists = lists()};
+      poison_scratch(*device_);
       cpu::block_product_dw(*device_, args, target());
       std::vector<double> expected = reference_.weight_gradient(dy, x, tokens);
       const std::string what = std::string(name_of(dtype)) + ", " + std::to_string(tokens) + " tokens";

@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "kernels/block/block_mask.h"
 #include "kernels/block/block_pack.h"
+#include "kernels/block/block_plan.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "sparsity/random_operand.h"
@@ -53,9 +54,9 @@ BlockMatrix BlockWeight::matrix_of(const Tensor& values) const {
 }
 
 void BlockWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
-  // The choice was made for a batch. A few rows, as in decoding, read the kept blocks and nothing else.
-  constexpr std::int64_t kFewRows = 16;
-  const bool few = !device.is_cuda() && x.count() / spec_.inputs <= kFewRows;
+  // The choice was made for a batch. A few rows, as in decoding, read the kept blocks and nothing else, whichever these
+  // are.
+  const bool few = x.shape[0] <= kDecodeTokens && (!device.is_cuda() || spec_.dtype == DType::bf16);
   forward_product(device, few ? Backend::sparse : forward_backend_, y, x, bias);
 }
 

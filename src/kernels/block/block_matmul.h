@@ -13,8 +13,9 @@
 // Asynchronous on `stream`: nothing is allocated, nothing waited for; operands may be reused when the work that the
 // call put on the stream is done. Bitwise reproducible for equal arguments, lists and plan.
 //
-// A BlockPlan says which kernel runs (block_plan.h): Hopper's own for 128 x 128 blocks with N and K multiples of 8, a
-// plain one for any block, shape and architecture.
+// A BlockPlan says which kernel runs (block_plan.h): for up to 16 tokens the forward product has one that reads any
+// blocks at the memory's speed; for more, Hopper's own takes 128 x 128 blocks with N and K multiples of 8, and a plain
+// one any block, shape and architecture.
 #pragma once
 
 #include <cstddef>

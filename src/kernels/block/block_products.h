@@ -65,7 +65,8 @@ namespace cuda {
 // Why a GPU has no fast kernels for a weight; "" when it has. Called once a weight, at set-up.
 std::string block_products_refuse(Device& device, const BlockGrid& grid, DType dtype);
 
-// Called by the functions above. bf16; any grid, at a hundredth of the speed where the kernels refuse.
+// Called by the functions above. bf16; any grid, at a hundredth of the speed where the kernels refuse, but for forward
+// products of up to kDecodeTokens tokens (block_plan.h), which read any blocks at the memory's speed.
 void block_product(Device& device, const BlockProductArgs& args);
 void block_product_dx(Device& device, const BlockProductDxArgs& args);
 void block_product_dw(Device& device, const BlockProductDwArgs& args);

@@ -11,8 +11,8 @@ __device__ __forceinline__ float logistic2(float x) {
   return reciprocal(1.0f + exponential2(fminf(-x, 126.0f)));
 }
 
-// x · logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x³), which equals x/2 (1 + tanh(u)) and loses nothing where tanh is
-// near -1.
+// x · logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x³), which equals x/2 (1 + tanh(u)) and loses nothing where tanh
+// is near -1.
 struct Gelu {
   static constexpr float kTwoRootTwoOverPi = 1.5957691216f;
   static constexpr float kCubic = 0.044715f;

@@ -1,14 +1,14 @@
 // The forward product of up to 16 tokens, as in decoding, for any block. Bound by memory: the kept values are read once
 // (H200: 4.3 TB/s), and the tokens, which caches hold, once for every 16 outputs.
 //
-// A thread block computes 16 outputs of one block row; its warps share the reduction step by step, and add their sums in
-// order in the end. Tensor cores multiply (mma.m16n8k16: 16 outputs x 8 tokens), so that the ordinary units have nothing
-// to do but to load. The order of a reduction's inputs is free as long as both operands follow it, which lets each
-// thread load what it needs as 16 contiguous bytes: thread 4g + t holds inputs 8t .. 8t + 7 of a step's 32, of rows g and
-// g + 8 of the weight and of token g. The first four of these feed one product, the others a second one.
+// A thread block computes 16 outputs of one block row; its warps share the reduction step by step, and add their sums
+// in order in the end. Tensor cores multiply (mma.m16n8k16: 16 outputs x 8 tokens), so that the ordinary units have
+// nothing to do but to load. The order of a reduction's inputs is free as long as both operands follow it, which lets
+// each thread load what it needs as 16 contiguous bytes: thread 4g + t holds inputs 8t .. 8t + 7 of a step's 32, of
+// rows g and g + 8 of the weight and of token g. The first four of these feed one product, the others a second one.
 #include <cuda_bf16.h>
 
-#include "kernels/activation/activation_functions.cuh"
+#include "kernels/block/block_activation.cuh"
 #include "kernels/block/block_decode_cuda.h"
 #include "kernels/cuda_common.cuh"
 
@@ -82,7 +82,7 @@ __device__ __forceinline__ void write_output(const BlockForwardArgs& args, std::
   if (args.bias != nullptr) sum += args.bias[output];
   sum = __bfloat162float(__float2bfloat16_rn(sum));
   if (args.pre_activation != nullptr) static_cast<Element*>(args.pre_activation)[index] = __float2bfloat16_rn(sum);
-  if (args.gelu) sum = __bfloat162float(__float2bfloat16_rn(cuda::Gelu::value(sum)));
+  sum = __bfloat162float(__float2bfloat16_rn(activated(args.activation, sum)));
   if (args.residual != nullptr) sum += __bfloat162float(static_cast<const Element*>(args.residual)[index]);
   static_cast<Element*>(args.y)[index] = __float2bfloat16_rn(sum);
 }

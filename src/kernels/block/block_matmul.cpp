@@ -47,6 +47,8 @@ void block_forward(const BlockForwardArgs& args, const BlockPlan& plan, CUstream
 void block_input_gradient(const BlockInputGradientArgs& args, const BlockPlan& plan, CUstream_st* stream) {
   check_shape("block_input_gradient", args.tokens, args.grid, args.lists);
   check_plan("block_input_gradient", plan, args.grid);
+  require(args.activation == BlockActivation::none || (args.pre_activation != nullptr && !args.accumulate),
+          "block_input_gradient: an activation needs its z, and joins no accumulation");
   if (args.tokens == 0) return;
   if (plan.kernel == BlockKernel::sm90) sm90::block_input_gradient(args, plan, stream);
   if (plan.kernel == BlockKernel::plain) plain::block_input_gradient(args, stream);

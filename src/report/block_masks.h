@@ -1,5 +1,5 @@
-// Pictures of which blocks of a block-sparse layer are kept, for the HTML report: one layer of each kind, from the masks in
-// a run's newest checkpoint.
+// Pictures of which blocks of a block-sparse layer are kept, for the HTML report: one layer of each kind, from the
+// masks in a run's newest checkpoint.
 #pragma once
 
 #include <cstdint>

@@ -151,8 +151,8 @@ TEST_F(Program, WorksInFoldersWithGlobCharacters) {
 }
 
 TEST_F(Program, InspectsConfigurationsOfEverySize) {
-  for (const char* name :
-       {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope", "tiny-block"}) {
+  for (const char* name : {"quickstart-dense", "quickstart-slope", "quickstart-block", "gpt2-124m-dense",
+                           "gpt2-124m-slope", "tiny-slope", "tiny-block"}) {
     const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
     EXPECT_EQ(ended.code, 0) << name << ended.err;
   }

@@ -240,7 +240,7 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   CLI::App* infer = bench->add_subcommand("infer", "reading a prompt and decoding");
   add_common(*infer, *options);
   add_model(*infer, *options);
-  infer->add_option("--batch", options.sequences, "sequences at once")->capture_default_str()->check(at_least(1));
+  infer->add_option("--batch", options->sequences, "sequences at once")->capture_default_str()->check(at_least(1));
   infer->add_option("--prompt", options->prompt, "tokens of the prompt")->capture_default_str()->check(at_least(1));
   infer->add_option("--tokens", options->decoded, "tokens decoded a round")->capture_default_str()->check(at_least(1));
   infer->callback([options] { run_infer(*options); });

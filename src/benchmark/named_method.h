@@ -12,7 +12,7 @@
 namespace filigree {
 
 struct NamedMethod {
-  std::string weights;          // dense | slope | block
+  std::string weights;           // dense | slope | block
   double adapter_percent = 0.0;  // rank of its adapters in per cent of the model's width; 0: it has none
 };
 

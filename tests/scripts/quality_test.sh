@@ -55,6 +55,7 @@ check 'all(row in rows for row in published) and loss("dense-lr1e-3", 1)["ratio"
 
 harness 1 --only '[12]*'
 grep -q "FAILED: tiny slope-lrinf seed 1: ended with 2" log || fail "the run that fails is not named"
+grep -q "slope seed 1: is one of the grid's" log || fail "the best run of a grid is repeated"
 check 'loss("slope", 1)["command"] == loss("slope-lr1e-3", 1)["command"]'
 check 'loss("dense", 1)["median"] == min(loss("dense-lr1e-3", 1)["median"], loss("dense-lr4e-2", 1)["median"])'
 check 'all(beside_dense("slope", seed) for seed in (1, 2)) and beside_dense("dense-lr1e-3", 1)'

@@ -6,8 +6,8 @@ weights.method "block" with 16x16 blocks of density 1/2; what follows a further 
 
 from experiment import BestRate, Case, Experiment, rate_grid
 
-NANO = Case("nano-25m-42M-tokens", "nano-25m.toml")
-GPT2 = Case("gpt2-124m-vocab8192-42M-tokens", "gpt2-124m.toml")
+NANO = Case("nano-25m-88M-tokens", "nano-25m.toml")
+GPT2 = Case("gpt2-124m-vocab8192-88M-tokens", "gpt2-124m.toml")
 
 # Of every method its own best rate. Sparse ones learn best at larger rates: a grid that ends at the best is too short.
 DENSE_RATES = ("1.5e-3", "3e-3", "6e-3")

@@ -25,8 +25,9 @@ void print(const BlimpResult& result, const LoadedModel& loaded) {
   fmt::print("{} pairs; equal probabilities count as wrong: {}\n", format_integer(result.pairs),
              format_integer(result.ties));
   if (result.long_sentences > 0)
-    fmt::print("{} sentences are longer than the model's context of {} tokens; their later tokens see the nearest ones\n",
-               format_integer(result.long_sentences), loaded.config.model.context);
+    fmt::print(
+        "{} sentences are longer than the model's context of {} tokens; their later tokens see the nearest ones\n",
+        format_integer(result.long_sentences), loaded.config.model.context);
 }
 
 void print_json(const BlimpResult& result, const LoadedModel& loaded) {
@@ -57,7 +58,8 @@ void eval_blimp(const EvalOptions& options, Device& device, const LoadedModel& l
                "--task blimp needs one --data: a folder or archive of BLiMP's .jsonl files, such as the folder data of "
                "https://github.com/alexwarstadt/blimp");
   require_user(options.tokens == 0, "--tokens belongs to --task perplexity; blimp scores all sentences");
-  require_user(loaded.tokenizer != nullptr, options.path + ": this model has no tokenizer, so it cannot read sentences");
+  require_user(loaded.tokenizer != nullptr,
+               options.path + ": this model has no tokenizer, so it cannot read sentences");
   const std::vector<MinimalPairs> sets = read_minimal_pairs(options.data.front());
   const std::int64_t context = loaded.config.model.context;
   Activations activations(device, loaded.config.model, loaded.config.run.precision, options.batch, context,
@@ -65,11 +67,11 @@ void eval_blimp(const EvalOptions& options, Device& device, const LoadedModel& l
   PlanTable plans(!loaded.config.run.deterministic);
   loaded.model->plan(device, plans, options.batch * context);
   Progress progress(options.json ? nullptr : stderr, "blimp", kProgressParts);
-  const BlimpResult result = blimp(device, *loaded.model, activations, *loaded.tokenizer, sets,
-                                   [&](std::int64_t done, std::int64_t total) {
-                                     progress.update(done * kProgressParts / total);
-                                     if (interrupt_requested()) throw Interrupted("interrupted");
-                                   });
+  const BlimpResult result =
+      blimp(device, *loaded.model, activations, *loaded.tokenizer, sets, [&](std::int64_t done, std::int64_t total) {
+        progress.update(done * kProgressParts / total);
+        if (interrupt_requested()) throw Interrupted("interrupted");
+      });
   progress.finish(format_integer(result.pairs) + " pairs");
   if (options.json)
     print_json(result, loaded);

@@ -32,8 +32,9 @@ struct Options {
 TuneResult make(const Options& options, Console& console) {
   const Config config = read_config(options.config, options.overrides);
   const std::filesystem::path out =
-      options.out.empty() ? std::filesystem::path("runs") / (std::filesystem::path(options.config).stem().string() + "-tune")
-                          : std::filesystem::path(options.out);
+      options.out.empty()
+          ? std::filesystem::path("runs") / (std::filesystem::path(options.config).stem().string() + "-tune")
+          : std::filesystem::path(options.out);
   try {
     return tune(config, {.out = out, .rates = options.rates, .steps = options.steps}, console);
   } catch (const UserError& error) {
@@ -90,9 +91,10 @@ void add_tune_command(CLI::App& program) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command
-      ->add_option("--out", options->out,
-                   "folder of the runs and of tune.json; runs/NAME-tune by default, NAME that of the configuration file. "
-                   "One that an earlier call has made is gone on with: only rates that it has not are trained")
+      ->add_option(
+          "--out", options->out,
+          "folder of the runs and of tune.json; runs/NAME-tune by default, NAME that of the configuration file. "
+          "One that an earlier call has made is gone on with: only rates that it has not are trained")
       ->type_name("FOLDER");
   command->add_flag("--json", options->json, "print one JSON object, the contents of tune.json");
   command->footer(

@@ -9,8 +9,7 @@
 namespace filigree {
 namespace {
 
-constexpr const char* kExpected =
-    "BLiMP's lines have the texts sentence_good, sentence_bad and linguistics_term";
+constexpr const char* kExpected = "BLiMP's lines have the texts sentence_good, sentence_bad and linguistics_term";
 
 // "blimp.tar.xz: blimp/anaphor_gender_agreement.jsonl" and the like.
 std::string set_name(const NamedFile& file) {
@@ -39,8 +38,8 @@ std::vector<MinimalPairs> read_minimal_pairs(const std::filesystem::path& path) 
   for (const NamedFile& file : read_task_files(path)) {
     MinimalPairs set{.name = set_name(file), .phenomenon = "", .pairs = {}};
     for_each_json_line(file, [&](const nlohmann::json& line, const std::string& where) {
-      set.pairs.push_back({text_field(line, "sentence_good", where, kExpected),
-                           text_field(line, "sentence_bad", where, kExpected)});
+      set.pairs.push_back(
+          {text_field(line, "sentence_good", where, kExpected), text_field(line, "sentence_bad", where, kExpected)});
       set.phenomenon = text_field(line, "linguistics_term", where, kExpected);
     });
     require_user(!set.pairs.empty(), file.name + ": this file has no lines; " + kExpected);
@@ -63,8 +62,7 @@ BlimpResult blimp(Device& device, Transformer& model, Activations& activations, 
     if (static_cast<std::int64_t>(each.ids.size()) - 1 > activations.sequence()) ++result.long_sentences;
   std::size_t next = 0;
   for (const MinimalPairs& set : sets) {
-    BlimpSet row{
-        .name = set.name, .phenomenon = set.phenomenon, .pairs = static_cast<std::int64_t>(set.pairs.size())};
+    BlimpSet row{.name = set.name, .phenomenon = set.phenomenon, .pairs = static_cast<std::int64_t>(set.pairs.size())};
     for (std::size_t pair = 0; pair < set.pairs.size(); ++pair, next += 2) {
       if (scores[next] > scores[next + 1]) ++row.right;
       if (scores[next] == scores[next + 1]) ++row.ties;

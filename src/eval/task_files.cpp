@@ -59,8 +59,9 @@ std::vector<NamedFile> read_task_files(const fs::path& path) {
     require_user(!files.empty(), path.string() + ": this archive holds no .jsonl file");
   } else {
     require_user(!fs::exists(path, error) || is_json_lines(path),
-                 path.string() + ": expected a folder, a tar archive (.tar, .tar.gz, .tar.xz, .tar.zst) or a .jsonl "
-                                 "file");
+                 path.string() +
+                     ": expected a folder, a tar archive (.tar, .tar.gz, .tar.xz, .tar.zst) or a .jsonl "
+                     "file");
     files.push_back({path.string(), read_all(path)});
   }
   std::sort(files.begin(), files.end(), [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });

@@ -57,7 +57,8 @@ std::string pax_value(std::string_view records, std::string_view key) {
       length = length * 10 + static_cast<std::size_t>(records[at] - '0');
     if (at == 0 || length <= at + 1 || length > records.size() || records[at] != ' ') return found;
     const std::string_view record = records.substr(at + 1, length - at - 2);
-    if (const std::size_t equals = record.find('='); record.substr(0, equals) == key && equals != std::string_view::npos)
+    if (const std::size_t equals = record.find('=');
+        record.substr(0, equals) == key && equals != std::string_view::npos)
       found = record.substr(equals + 1);
     records.remove_prefix(length);
   }

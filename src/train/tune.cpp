@@ -54,8 +54,7 @@ bool must_be_equal(const ConfigChange& change) {
 void check_configuration(const fs::path& folder, const Config& now) {
   std::string text;
   for (const ConfigChange& change : difference(read_config(folder / kTuneFolder.marker), now))
-    if (must_be_equal(change))
-      text += "\n  " + change.key + ": was " + change.before + ", now it is " + change.after;
+    if (must_be_equal(change)) text += "\n  " + change.key + ": was " + change.before + ", now it is " + change.after;
   require_user(text.empty(), folder.string() +
                                  ": its runs were made with another configuration; restore these keys, or choose "
                                  "another --out:" +
@@ -123,8 +122,7 @@ Config shortened(const Config& config, std::int64_t steps) {
   const double share = static_cast<double>(steps) / static_cast<double>(config.train.steps);
   result.train.steps = steps;
   if (config.train.warmup > 0)
-    result.train.warmup =
-        std::max<std::int64_t>(std::llround(static_cast<double>(config.train.warmup) * share), 1);
+    result.train.warmup = std::max<std::int64_t>(std::llround(static_cast<double>(config.train.warmup) * share), 1);
   if (config.checkpoint.every == 0) result.checkpoint.every = steps;
   return result;
 }

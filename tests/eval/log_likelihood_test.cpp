@@ -94,11 +94,10 @@ TEST(LogLikelihood, OfEqualTextsIsEqual) {
   std::int64_t passes = 0;
   Activations activations(*fixture.device, fixture.config.model, DType::bf16, 2, 16, Recompute::inference);
   const std::vector<double> scores =
-      log_likelihoods(*fixture.device, fixture.model, activations, texts,
-                      [&](std::int64_t done, std::int64_t total) {
-                        EXPECT_EQ(done, ++passes);
-                        EXPECT_LE(done, total);
-                      });
+      log_likelihoods(*fixture.device, fixture.model, activations, texts, [&](std::int64_t done, std::int64_t total) {
+        EXPECT_EQ(done, ++passes);
+        EXPECT_LE(done, total);
+      });
   EXPECT_EQ(scores.front(), scores.back());
   EXPECT_LT(passes, 30) << "texts share passes";
 }

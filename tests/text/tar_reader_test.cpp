@@ -23,7 +23,9 @@ std::string entry(const std::string& name, char type, const std::string& bytes, 
   put(0, name);
   put(124, size);
   header[156] = type;
-  put(257, std::string("ustar\0" "00", 8));
+  put(257, std::string("ustar\0"
+                       "00",
+                       8));
   put(345, prefix);
   put(148, "        ");
   unsigned sum = 0;
@@ -56,8 +58,8 @@ TEST(TarReader, ReadsRegularFilesUnderTheirWholeNames) {
   const std::string long_name = "deep/" + std::string(150, 'n');
   const std::string record = "path=from/pax\n";
   const std::string pax = "19 comment=nothing\n" + std::to_string(record.size() + 3) + " " + record;
-  const std::string archive = entry("folder/", '5', "") + entry("folder/a.txt", '0', "alpha") +
-                              entry("link", '2', "") + entry("b.txt", '0', std::string(512, 'b'), "some/prefix") +
+  const std::string archive = entry("folder/", '5', "") + entry("folder/a.txt", '0', "alpha") + entry("link", '2', "") +
+                              entry("b.txt", '0', std::string(512, 'b'), "some/prefix") +
                               entry("././@LongLink", 'L', long_name + std::string(1, '\0')) +
                               entry("cut off", '0', "long") + entry("x", 'x', pax) + entry("short", '0', "pax") +
                               entry("empty", '\0', "") + std::string(1024, '\0');

@@ -6,6 +6,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/nm/nm_cusparselt.h"
 #include "kernels/nm/nm_pack.h"
+#include "sparsity/gradient_band.h"
 #include "sparsity/random_operand.h"
 #include "sparsity/slope_weight.h"
 
@@ -65,15 +66,9 @@ void SlopeWeight::gradient_product(Device& device, Backend backend, const Tensor
                                 .accumulate = accumulate});
     return;
   }
-  // On a GPU in equal bands of rows of about 64 MiB, whole tiles of the product: a dense fp32 gradient never exists,
-  // and a band is packed from the cache where it fits there.
+  // On a GPU in bands of rows: a dense fp32 gradient never exists.
   const std::int64_t outputs = spec_.outputs, inputs = spec_.inputs, tokens = dy.shape[0];
-  std::int64_t band = outputs;
-  if (device.is_cuda()) {
-    constexpr std::int64_t kBytes = 64 << 20, kTile = 128;
-    const std::int64_t bands = (outputs * inputs * 4 + kBytes - 1) / kBytes;
-    band = std::min(outputs, ((outputs + bands - 1) / bands + kTile - 1) / kTile * kTile);
-  }
+  const std::int64_t band = device.is_cuda() ? gradient_band(outputs, inputs, device.gpu().multiprocessors) : outputs;
   void* scratch = device.scratch(Scratch::layer, static_cast<std::size_t>(band * inputs) * sizeof(float));
   for (std::int64_t row = 0; row < outputs; row += band) {
     const std::int64_t rows = std::min(band, outputs - row);

@@ -60,6 +60,7 @@ class SlopeWeight final : public LinearWeight {
   bool mask_valid(const Device& device) const;
 
   std::string refusal_;             // why a GPU's sparse kernels do not serve this weight
+  std::string slow_packing_;        // why the library itself must write their metadata after each update
   Parameter values_;                // (N, K·keep/of)
   OwnedTensor mask_;                // (N, mask_bytes(K))
   std::int64_t backward_room_ = 0;  // bytes behind the following, for metadata

@@ -115,10 +115,6 @@ void Trainer::open_data() {
                    std::to_string(data_.vocab()) +
                    " entries; leave the key out to use its number, from 1024 on rounded up to a multiple of 64");
   if (vocab == 0) vocab = padded_vocab(data_.vocab());
-  if (device_->is_cuda() && vocab % 8 != 0)
-    console_.warn("model.vocab is " + std::to_string(vocab) +
-                  ": a GPU's products with the head are several times slower where 8 does not divide it; " +
-                  std::to_string(padded_vocab(vocab)) + " would do (ids that no text has are never chosen)");
   check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);

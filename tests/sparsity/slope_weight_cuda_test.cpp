@@ -5,6 +5,7 @@
 #include "kernels/adamw/adamw.h"
 #include "kernels/nm/nm_cuda_test.h"
 #include "kernels/nm/nm_cusparselt.h"
+#include "sparsity/gradient_band.h"
 #include "sparsity/slope_weight.h"
 
 namespace filigree::testing {
@@ -202,9 +203,10 @@ TEST_F(SlopeCuda, PlansAreTimedKeptAndMadeAgain) {
   EXPECT_EQ(again.describe(*other).backend, weight.describe(gpu()).backend);
 }
 
-// More than one band of rows: a gradient of 72 MiB in fp32.
+// More than one band of rows: a gradient of 98 MiB in fp32.
 TEST_F(SlopeCuda, LargeGradientsArePackedBandByBand) {
-  const std::int64_t outputs = 4352, inputs = 4096, tokens = 8;
+  const std::int64_t outputs = 6272, inputs = 4096, tokens = 8;
+  ASSERT_GT(outputs * inputs * 4, kMostBandBytes);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     SlopeWeight here(cpu(), spec_of(outputs, inputs, {2, 4}, dtype)), there(gpu(), here.spec());
     here.initialize(cpu(), random_tensor(cpu(), DType::f32, {outputs, inputs}, 1), false);

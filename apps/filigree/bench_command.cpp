@@ -8,6 +8,7 @@
 #include "benchmark/ceiling.h"
 #include "benchmark/infer_benchmark.h"
 #include "benchmark/matmul_benchmark.h"
+#include "benchmark/named_method.h"
 #include "benchmark/step_benchmark.h"
 #include "io/config_toml.h"
 #include "io/layer_pattern.h"
@@ -28,7 +29,8 @@ struct Options {
   double density = 0.5;
   std::string model = "gpt2-124m";
   std::int64_t tokens = 4096;
-  std::int64_t batch = 4;
+  std::int64_t batch = 4;      // of a step
+  std::int64_t sequences = 1;  // of inference
   std::int64_t context = 0;
   std::int64_t layers = 0;
   std::int64_t prompt = 128;
@@ -62,8 +64,10 @@ void check_methods(const Options& options) {
   require_user(!options.methods.empty() && options.methods.front() == "dense",
                "--methods: dense must come first, for the others stand beside it");
   for (const std::string& method : options.methods)
-    require_user(method == "dense" || method == "slope" || method == "block",
-                 "--methods: " + method + "; this version has dense, slope, block");
+    require_user(parse_method(method).has_value(),
+                 "--methods: " + method +
+                     "; this version has dense, slope, block, the last two also with adapters: slope-r1.56 has a rank "
+                     "of 1.56 % of the width");
 }
 
 // Vocabularies of presets that leave it to the tokenizer.
@@ -99,8 +103,7 @@ Config model_config(const Options& options, const std::string& precision) {
   checked.train.steps = 1;
   checked.train.batch_tokens = config.model.context;
   for (const std::string& method : options.methods) {
-    checked.weights.method = method;
-    check_config(checked);
+    check_config(with_method(checked, parse_method(method).value()));
   }
   return config;
 }
@@ -118,6 +121,9 @@ void append(std::vector<ResultRow>& rows, std::vector<ResultRow> more) {
 
 void run_matmul(const Options& options) {
   check_methods(options);
+  for (const std::string& method : options.methods)
+    require_user(parse_method(method)->adapter_percent == 0.0,
+                 "--methods: " + method + "; bench matmul times weights alone, without adapters");
   const auto has = [&](const char* method) {
     return std::find(options.methods.begin(), options.methods.end(), method) != options.methods.end();
   };
@@ -169,6 +175,7 @@ void run_infer(const Options& options) {
     append(rows, benchmark_infer({.name = options.model,
                                   .config = model_config(options, precision),
                                   .methods = options.methods,
+                                  .batch = options.sequences,
                                   .prompt = options.prompt,
                                   .tokens = options.decoded,
                                   .repeats = options.repeats}));
@@ -178,7 +185,9 @@ void run_infer(const Options& options) {
 void add_common(CLI::App& command, Options& options) {
   command.add_option("--json", options.json, "write or update a results file")->type_name("FILE");
   command.add_option("--precision", options.precisions, "fp32, bf16")->capture_default_str()->delimiter(',');
-  command.add_option("--methods", options.methods, "dense first, then slope, block")
+  command
+      .add_option("--methods", options.methods,
+                  "dense first, then slope, block, slope-r1.56 (adapters: rank in % of the width)")
       ->capture_default_str()
       ->delimiter(',');
   command.add_option("--pattern", options.pattern, "of slope")->capture_default_str();
@@ -231,6 +240,7 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   CLI::App* infer = bench->add_subcommand("infer", "reading a prompt and decoding");
   add_common(*infer, *options);
   add_model(*infer, *options);
+  infer->add_option("--batch", options->sequences, "sequences at once")->capture_default_str()->check(at_least(1));
   infer->add_option("--prompt", options->prompt, "tokens of the prompt")->capture_default_str()->check(at_least(1));
   infer->add_option("--tokens", options->decoded, "tokens decoded a round")->capture_default_str()->check(at_least(1));
   infer->callback([options] { run_infer(*options); });

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "benchmark/for_device.h"
+#include "benchmark/named_method.h"
 #include "benchmark/timing.h"
 #include "core/random.h"
 #include "model/transformer.h"
@@ -29,6 +30,7 @@ class Contestant {
         targets_(device_->memory().tensor(Purpose::data, DType::i32, {batch, config_.model.context})) {
     device_->set_deterministic(config_.run.deterministic);
     model_.initialize(*device_);
+    if (config_.adapters.rank > 0) model_.insert_adapters(*device_);
     PlanTable plans(!config_.run.deterministic);
     model_.plan(*device_, plans, batch * config_.model.context);
     const Random random(config_.run.seed, RandomPurpose::benchmark);
@@ -45,7 +47,8 @@ class Contestant {
                        false);
     const std::vector<Parameter*> parameters = model_.parameters();
     const double norm = gradient_norm(*device_, parameters);
-    adamw_step(*device_, parameters, config_.train, {.lr = 1e-4, .t = ++t_}, {}, norm > 1.0 ? 1.0 / norm : 1.0);
+    const GroupStep group{.lr = 1e-4, .t = ++t_};
+    adamw_step(*device_, parameters, config_.train, group, group, norm > 1.0 ? 1.0 / norm : 1.0);
     model_.refresh(*device_);
     device_->synchronize();
   }
@@ -92,9 +95,8 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
   std::vector<std::function<void()>> runs;
   double first_step = 0.0;
   for (const std::string& method : benchmark.methods) {
-    Config config = benchmark.config;
-    config.weights.method = method;
-    contestants.push_back(std::make_unique<Contestant>(std::move(config), benchmark.batch));
+    const Config config = with_method(benchmark.config, parse_method(method).value());
+    contestants.push_back(std::make_unique<Contestant>(config, benchmark.batch));
     runs.push_back([contestant = contestants.back().get()] { contestant->step(); });
     if (contestants.size() > 1) continue;
     runs.back()();

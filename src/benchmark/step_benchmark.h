@@ -13,7 +13,7 @@ namespace filigree {
 struct StepBenchmark {
   std::string name;                  // the case, e.g. "gpt2-124m"
   Config config;                     // resolved, vocabulary known; its weights.method is ignored
-  std::vector<std::string> methods;  // "dense" first: the others stand beside it
+  std::vector<std::string> methods;  // as named_method.h reads them; "dense" first: the others stand beside it
   std::int64_t batch = 4;            // sequences of the model's context in a step
   int repeats = 5;
 };

@@ -5,6 +5,7 @@
 
 #include "core/hash.h"
 #include "core/random.h"
+#include "io/model_presets.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
@@ -22,13 +23,18 @@ constexpr std::int64_t kLogitBytes = std::int64_t{448} << 20;
 constexpr std::int64_t kGpuLogitBytes = std::int64_t{384} << 20;
 
 // Tokens whose logits exist at once: chunks of nearly equal size, in whole tiles of the products.
-std::int64_t logit_chunk(const Device& device, std::int64_t tokens, std::int64_t vocab, DType dtype) {
+std::int64_t logit_chunk(const Device& device, std::int64_t tokens, std::int64_t columns, DType dtype) {
   const std::int64_t bytes = device.is_cuda() ? kGpuLogitBytes : kLogitBytes;
   const std::int64_t tile = device.is_cuda() ? 256 : 64;
   const std::int64_t fitting =
-      std::max(bytes / (vocab * static_cast<std::int64_t>(size_of(dtype))) / tile * tile, tile);
+      std::max(bytes / (columns * static_cast<std::int64_t>(size_of(dtype))) / tile * tile, tile);
   const std::int64_t chunks = (tokens + fitting - 1) / fitting;
   return std::max(((tokens + chunks - 1) / chunks + tile - 1) / tile * tile, tile);
+}
+
+// Columns that a dense head's logits have behind those of the vocabulary, so that their rows have a round length.
+std::int64_t spare_logits(const ModelConfig& model) {
+  return padded_vocab(model.vocab) - model.vocab;
 }
 
 // The dense matrix behind a sparse layer of another run, its adapter added.
@@ -59,7 +65,8 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
       tokens_(device,
               {.name = "embedding.tokens",
                .shape = {config.model.vocab, config.model.width},
-               .dtype = config.run.precision},
+               .dtype = config.run.precision,
+               .spare_rows = config.model.tied ? spare_logits(config.model) : 0},
               mode),
       norm_(device, "norm", config.model.arch == "llama" ? NormKind::rms : NormKind::layer, config.model.width,
             config.model.norm_epsilon, mode) {
@@ -86,8 +93,12 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
   for (std::int64_t index = 0; index < model.layers; ++index)
     blocks_.push_back(std::make_unique<Block>(device, model, index, factory, mode, rotary_table_));
   if (model.tied) {
-    const LinearSpec spec{
-        .name = "head", .inputs = model.width, .outputs = model.vocab, .dtype = config.run.precision, .mode = mode};
+    const LinearSpec spec{.name = "head",
+                          .inputs = model.width,
+                          .outputs = model.vocab,
+                          .dtype = config.run.precision,
+                          .mode = mode,
+                          .spare_outputs = spare_logits(model)};
     head_ = std::make_unique<Linear>(device, std::make_unique<DenseWeight>(spec, tokens_), false);
   } else {
     head_ = make_linear(device, "head", model.width, model.vocab, false);
@@ -96,7 +107,8 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
 
 std::unique_ptr<Linear> Transformer::make_linear(Device& device, const std::string& name, std::int64_t inputs,
                                                  std::int64_t outputs, bool bias) {
-  const LinearSpec spec = layer_spec(config_, name, inputs, outputs, mode_, dense_phase_);
+  LinearSpec spec = layer_spec(config_, name, inputs, outputs, mode_, dense_phase_);
+  if (name == "head" && spec.method == "dense") spec.spare_outputs = spare_logits(config_.model);
   return std::make_unique<Linear>(device, make_linear_weight(device, spec), bias);
 }
 
@@ -145,13 +157,14 @@ void Transformer::forward_blocks(Device& device, Activations& activations, const
 void Transformer::head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
                               bool accumulate) {
   const std::int64_t tokens = targets.count();
-  const std::int64_t vocab = config_.model.vocab;
+  const LinearSpec& head = head_->weight().spec();
+  const std::int64_t columns = head.outputs + head.spare_outputs;
   const Tensor normed = activations.final_normed(tokens);
   const Tensor losses = activations.losses(tokens);
-  const std::int64_t chunk = logit_chunk(device, tokens, vocab, config_.run.precision);
+  const std::int64_t chunk = logit_chunk(device, tokens, columns, config_.run.precision);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
     const std::int64_t rows = std::min(chunk, tokens - begin);
-    const Shape shape{rows, vocab};
+    const Shape shape{rows, columns};
     const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(config_.run.precision);
     const Tensor logits{device.scratch(Scratch::caller, bytes), config_.run.precision, shape};
     const Tensor x = normed.slice(begin, rows);
@@ -159,6 +172,7 @@ void Transformer::head_losses(Device& device, Activations& activations, const Te
     cross_entropy(device, {.loss = losses.slice(begin, rows),
                            .logits = logits,
                            .targets = targets.reshaped({tokens}).slice(begin, rows),
+                           .vocabulary = head.outputs,
                            .scale = scale ? *scale : 1.0f,
                            .loss_only = scale == nullptr});
     if (!scale) continue;

@@ -7,11 +7,13 @@ namespace filigree {
 
 DenseWeight::DenseWeight(Device& device, const LinearSpec& spec)
     : LinearWeight(spec),
-      owned_(std::make_unique<Parameter>(
-          device,
-          ParameterOptions{
-              .name = spec.name + ".weight", .shape = {spec.outputs, spec.inputs}, .dtype = spec.dtype, .decay = true},
-          spec.mode)),
+      owned_(std::make_unique<Parameter>(device,
+                                         ParameterOptions{.name = spec.name + ".weight",
+                                                          .shape = {spec.outputs, spec.inputs},
+                                                          .dtype = spec.dtype,
+                                                          .decay = true,
+                                                          .spare_rows = spec.spare_outputs},
+                                         spec.mode)),
       weight_(owned_.get()) {}
 
 DenseWeight::DenseWeight(const LinearSpec& spec, Parameter& shared) : LinearWeight(spec), weight_(&shared) {
@@ -19,11 +21,11 @@ DenseWeight::DenseWeight(const LinearSpec& spec, Parameter& shared) : LinearWeig
 }
 
 void DenseWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
-  matmul(device, {.y = y, .a = x, .b = weight_->values(), .bias = bias, .transpose_b = true});
+  matmul(device, {.y = y, .a = x, .b = weight_->values(y.shape[1]), .bias = bias, .transpose_b = true});
 }
 
 void DenseWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
-  matmul(device, {.y = dx, .a = dy, .b = weight_->values()});
+  matmul(device, {.y = dx, .a = dy, .b = weight_->values(dy.shape[1])});
 }
 
 bool DenseWeight::forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z,
@@ -47,7 +49,7 @@ bool DenseWeight::input_gradient_activated(Device& device, Activation activation
 }
 
 void DenseWeight::weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) {
-  matmul(device, {.y = weight_->gradient(), .a = dy, .b = x, .transpose_a = true, .accumulate = accumulate});
+  matmul(device, {.y = weight_->gradient(dy.shape[1]), .a = dy, .b = x, .transpose_a = true, .accumulate = accumulate});
 }
 
 std::vector<Parameter*> DenseWeight::parameters() {

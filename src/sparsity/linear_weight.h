@@ -54,6 +54,8 @@ struct LinearSpec {
   std::int64_t outputs = 0;  // N
   DType dtype = DType::f32;  // of values and activations
   Mode mode = Mode::training;
+  // dense: y and dy may have this many more columns. They are 0 in y; in dy they have to be.
+  std::int64_t spare_outputs = 0;
   std::string method = "dense";
   Pattern pattern = {};            // SLoPe
   BlockShape block = {16, 16};     // block

@@ -21,6 +21,9 @@ struct ParameterOptions {
   bool decay = false;        // weight decay applies: matrices yes; biases, norms no
   bool adapter = false;      // low-rank adapters have a step counter and a learning rate of their own
   std::int64_t room = 0;     // bytes behind the values, in the same block of memory, for what a kernel reads with them
+  // Rows of zeros behind the values and the gradient, for products that are faster with a rounder number of rows. They
+  // belong to no entry: optimizer, norm and checkpoints do not see them. Not together with `room`.
+  std::int64_t spare_rows = 0;
 };
 
 class Parameter {
@@ -34,8 +37,11 @@ class Parameter {
 
   const Tensor& values() const { return values_; }      // shape, dtype of the options
   const Tensor& gradient() const { return gradient_; }  // shape, fp32
-  const Tensor& m() const { return m_; }                // shape, fp32
-  const Tensor& v() const { return v_; }                // shape, fp32
+  // The first `rows` rows of the matrix, from all of them to the spare ones included.
+  Tensor values(std::int64_t rows) const;
+  Tensor gradient(std::int64_t rows) const;
+  const Tensor& m() const { return m_; }  // shape, fp32
+  const Tensor& v() const { return v_; }  // shape, fp32
   // The fp32 values that the optimizer updates: the master, or the values themselves when they are fp32.
   const Tensor& master() const { return master_.empty() ? values_ : master_; }
   bool has_master() const { return !master_.empty(); }
@@ -45,12 +51,14 @@ class Parameter {
   // Sets master and values from fp32 or bf16 data of the same count.
   void assign(Device& device, const Tensor& source);
 
-  // Bytes of values, gradient, master and moments, as allocated.
+  // Bytes of values, gradient, master and moments, as allocated, spare rows included.
   std::int64_t bytes() const;
   // The same for an array of `count` entries without any sparsity; what `inspect` sets beside it.
   static std::int64_t dense_bytes(std::int64_t count, DType dtype, Mode mode);
 
  private:
+  std::int64_t spare_bytes(DType dtype) const;
+
   ParameterOptions options_;
   OwnedTensor values_, gradient_, master_, m_, v_;
 };

@@ -50,7 +50,10 @@ std::string describe_method(const Config& config) {
 }  // namespace
 
 Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
-    : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
+    : config_(std::move(config)),
+      console_(console),
+      announces_(options.announce),
+      folder_(options.run, options.resume) {
   device_ = Device::named(config_.run.device, config_.run.threads);
   device_->set_deterministic(config_.run.deterministic);
   if (const auto processors = static_cast<int>(std::thread::hardware_concurrency());
@@ -112,10 +115,6 @@ void Trainer::open_data() {
                    std::to_string(data_.vocab()) +
                    " entries; leave the key out to use its number, from 1024 on rounded up to a multiple of 64");
   if (vocab == 0) vocab = padded_vocab(data_.vocab());
-  if (device_->is_cuda() && vocab % 8 != 0)
-    console_.warn("model.vocab is " + std::to_string(vocab) +
-                  ": a GPU's products with the head are several times slower where 8 does not divide it; " +
-                  std::to_string(padded_vocab(vocab)) + " would do (ids that no text has are never chosen)");
   check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
@@ -221,7 +220,7 @@ TrainOutcome Trainer::run() {
   metrics_ = std::make_unique<MetricsWriter>(folder_.path() / "metrics.jsonl");
   evaluations_ = std::make_unique<MetricsWriter>(folder_.path() / "eval.jsonl");
   write_summary();
-  announce();
+  if (announces_) announce();
   const std::int64_t checkpoint_every = checkpoint_interval(config_, val_view_.has_value());
   for (std::int64_t step = first_step_; step < steps; ++step) {
     change_phase(step);
@@ -237,7 +236,7 @@ TrainOutcome Trainer::run() {
     const bool stop = interrupt_requested();
     if (last || stop || done % checkpoint_every == 0) save_checkpoint(done);
     if (stop && !last) {
-      console_.note("interrupted after step " + std::to_string(done) + "; go on with --resume");
+      console_.note("interrupted after step " + std::to_string(done));
       return TrainOutcome::interrupted;
     }
   }
@@ -276,10 +275,10 @@ void Trainer::train_step(std::int64_t step) {
         "step " + std::to_string(step + 1) + ": the " + (std::isfinite(loss) ? "gradient" : "loss") + " is not finite";
     const std::string advice = "; a lower train.lr, more train.warmup or a smaller train.clip may help";
     if (config_.train.on_nonfinite == "stop")
-      throw Error(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
+      throw Diverged(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
     if (++skipped_ >= kSkippedLimit)
-      throw Error(what + ", as in the " + std::to_string(kSkippedLimit - 1) + " steps before it: the run has diverged" +
-                  advice);
+      throw Diverged(what + ", as in the " + std::to_string(kSkippedLimit - 1) +
+                     " steps before it: the run has diverged" + advice);
     console_.warn(what + "; the step is skipped");
   }
 

@@ -2,6 +2,7 @@
 
 #include "benchmark/infer_benchmark.h"
 #include "benchmark/matmul_benchmark.h"
+#include "benchmark/named_method.h"
 #include "benchmark/step_benchmark.h"
 #include "model/tiny_models.h"
 
@@ -50,13 +51,33 @@ TEST(Benchmarks, EverySparseRowStandsBesideItsDenseOne) {
                                           .repeats = 2}),
                {"forward_ms"});
   const Config config = testing::tiny_config("gpt2");
+  const std::vector<ResultRow> adapters = benchmark_step(
+      {.name = "tiny", .config = config, .methods = {"dense", "slope", "slope-r25"}, .batch = 2, .repeats = 2});
+  const auto bytes = [&](const std::string& method) {
+    for (const ResultRow& row : adapters)
+      if (row.method == method && row.metric == "peak_bytes") return row.measured.median;
+    return 0.0;
+  };
+  EXPECT_GT(bytes("slope-r25"), bytes("slope")) << "rank 8 of width 32";
   expect_pairs(benchmark_step({.name = "tiny", .config = config, .methods = kMethods, .batch = 2, .repeats = 2}),
                {"step_ms", "tokens_per_s", "peak_bytes"});
   expect_pairs(
-      benchmark_infer({.name = "tiny", .config = config, .methods = kMethods, .prompt = 8, .tokens = 4, .repeats = 2}),
+      benchmark_infer(
+          {.name = "tiny", .config = config, .methods = kMethods, .batch = 2, .prompt = 8, .tokens = 4, .repeats = 2}),
       {"prefill_ms", "decode_tokens_per_s", "infer_bytes"});
   EXPECT_THROW(benchmark_infer({.name = "tiny", .config = config, .methods = {"dense"}, .prompt = 16, .tokens = 4}),
                UserError);
+}
+
+TEST(Benchmarks, MethodsAreNamedWithTheirAdapters) {
+  EXPECT_EQ(parse_method("slope")->adapter_percent, 0.0);
+  EXPECT_EQ(parse_method("block-r6.25")->adapter_percent, 6.25);
+  EXPECT_EQ(parse_method("block-r6.25")->weights, "block");
+  for (const char* wrong : {"", "mest", "dense-r1", "slope-r", "slope-r0", "slope-r101", "slope-r1x", "slope-rnan"})
+    EXPECT_FALSE(parse_method(wrong).has_value()) << wrong;
+  Config config = testing::tiny_config("gpt2");
+  EXPECT_EQ(with_method(config, *parse_method("slope-r0.01")).adapters.rank, 1);
+  EXPECT_EQ(with_method(config, *parse_method("slope-r25")).adapters.rank, 8);
 }
 
 }  // namespace

@@ -50,6 +50,27 @@ INSTANTIATE_TEST_SUITE_P(Types, CrossEntropyCuda, ::testing::Values(DType::f32, 
 
 class CrossEntropyCudaEdges : public CudaTest {};
 
+TEST_F(CrossEntropyCudaEdges, LeavesOutColumnsBehindTheVocabulary) {
+  for (const auto& [vocabulary, columns] :
+       {std::pair<std::int64_t, std::int64_t>{5, 8}, {1001, 1024}, {50257, 50304}}) {
+    const OwnedTensor logits = random_tensor(cpu(), DType::bf16, {4, columns}, 1, 3.0);
+    const OwnedTensor loss = random_tensor(cpu(), DType::f32, {4}, 2);
+    const OwnedTensor targets = cpu().memory().tensor(Purpose::workspace, DType::i32, {4});
+    for (std::int64_t t = 0; t < 4; ++t) store(targets, t, t == 2 ? -1.0 : static_cast<double>(t));
+    const OwnedTensor glogits = on_gpu(logits), gloss = on_gpu(loss), gtargets = on_gpu(targets);
+    CrossEntropyArgs args = {.loss = gloss, .logits = glogits, .targets = gtargets, .vocabulary = vocabulary};
+    cross_entropy(gpu(), args);
+    args.loss = loss, args.logits = logits, args.targets = targets;
+    cross_entropy(cpu(), args);
+    expect_equal(gloss, loss, 1, 10.0, "loss");
+    const std::vector<double> expected = values_of(logits);
+    expect_close(
+        on_cpu(glogits), expected, 4, [&](std::size_t i) { return 2.0 * std::abs(expected[i]) + 1e-5; }, "gradient");
+    for (std::int64_t i = vocabulary; i < columns; ++i)
+      ASSERT_EQ(values_of(on_cpu(glogits))[static_cast<std::size_t>(i)], 0.0) << i;
+  }
+}
+
 TEST_F(CrossEntropyCudaEdges, HandlesExtremeLogits) {
   constexpr std::int64_t kWidth = 4099;
   const OwnedTensor logits = cpu().memory().tensor(Purpose::workspace, DType::f32, {4, kWidth});

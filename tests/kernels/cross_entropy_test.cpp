@@ -83,6 +83,34 @@ TEST(CrossEntropy, IsIndependentOfTheThreadCountAndOfTheChunk) {
   EXPECT_EQ(values_of(logits), whole);
 }
 
+// What lies behind the vocabulary changes nothing, and gets the gradient zero.
+TEST(CrossEntropy, LeavesOutColumnsBehindTheVocabulary) {
+  const auto device = Device::cpu();
+  constexpr std::int64_t kTokens = 4, kVocabulary = 37, kColumns = 64;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const OwnedTensor logits = random_tensor(*device, dtype, {kTokens, kVocabulary}, 1, 3.0);
+    const OwnedTensor wide = random_tensor(*device, dtype, {kTokens, kColumns}, 5, 30.0);
+    const OwnedTensor loss = random_tensor(*device, DType::f32, {kTokens}, 2);
+    const OwnedTensor wide_loss = random_tensor(*device, DType::f32, {kTokens}, 3);
+    const OwnedTensor targets = device->memory().tensor(Purpose::workspace, DType::i32, {kTokens});
+    for (std::int64_t t = 0; t < kTokens; ++t) store(targets, t, t == 2 ? -1.0 : static_cast<double>(t * 12));
+    const std::vector<double> x = values_of(logits);
+    for (std::int64_t t = 0; t < kTokens; ++t)
+      for (std::int64_t i = 0; i < kVocabulary; ++i)
+        store(wide, t * kColumns + i, x[static_cast<std::size_t>(t * kVocabulary + i)]);
+    cross_entropy(*device, {.loss = loss, .logits = logits, .targets = targets, .scale = 0.25f});
+    cross_entropy(*device,
+                  {.loss = wide_loss, .logits = wide, .targets = targets, .vocabulary = kVocabulary, .scale = 0.25f});
+    EXPECT_EQ(values_of(wide_loss), values_of(loss));
+    const std::vector<double> expected = values_of(logits), got = values_of(wide);
+    for (std::int64_t t = 0; t < kTokens; ++t)
+      for (std::int64_t i = 0; i < kColumns; ++i)
+        ASSERT_EQ(got[static_cast<std::size_t>(t * kColumns + i)],
+                  i < kVocabulary ? expected[static_cast<std::size_t>(t * kVocabulary + i)] : 0.0)
+            << t << ", " << i;
+  }
+}
+
 TEST(CrossEntropy, HandlesExtremeLogits) {
   const auto device = Device::cpu();
   const OwnedTensor logits = device->memory().tensor(Purpose::workspace, DType::f32, {3, 20});

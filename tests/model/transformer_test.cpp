@@ -127,6 +127,44 @@ TEST_P(Architectures, MicroBatchesAddUpToTheBatch) {
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], reference.at(name)[i], 1e-5) << name;
 }
 
+// The head multiplies whole multiples of 64 rows; what it has behind the vocabulary stays out of loss and gradient.
+TEST(Transformer, SpareLogitsChangeNothing) {
+  const auto device = Device::cpu();
+  for (const char* arch : {"gpt2", "llama"}) {  // tied and untied
+    Config config = tiny_config(arch);
+    config.model.vocab = 1030;
+    Transformer model(*device, config, Mode::training, false);
+    model.initialize(*device);
+    Activations activations(*device, config.model, DType::f32, 2, 16, Recompute::none);
+    const TinyBatch batch(*device, 2, 16, config.model.vocab);
+    Parameter* table = nullptr;  // of the head
+    for (Parameter* parameter : model.parameters())
+      if (parameter->name() == (config.model.tied ? "embedding.tokens" : "head.weight")) table = parameter;
+    ASSERT_NE(table, nullptr);
+    EXPECT_EQ(table->count(), 1030 * 32);
+    EXPECT_EQ(table->options().spare_rows, 58);
+    for (int step = 1; step <= 2; ++step) {
+      const OwnedTensor logits = device->memory().tensor(Purpose::workspace, DType::f32, {32, 1030});
+      model.logits(*device, activations, batch.tokens, logits);
+      const std::vector<double> x = values_of(logits);
+      double expected = 0.0;
+      for (std::size_t t = 0; t < 32; ++t) {
+        double sum = 0.0;
+        for (std::size_t i = 0; i < 1030; ++i) sum += std::exp(x[t * 1030 + i]);
+        expected += std::log(sum) - x[t * 1030 + static_cast<std::size_t>(batch.targets.view().as<std::int32_t>()[t])];
+      }
+      model.zero_gradients(*device);
+      EXPECT_NEAR(model.train_batch(*device, activations, batch.tokens, batch.targets, 1.0f / 32.0f, false), expected,
+                  1e-3);
+      for (const Tensor& all : {table->values(1088), table->gradient(1088)}) {
+        const std::vector<double> rows = values_of(all);
+        for (std::size_t i = 1030 * 32; i < rows.size(); ++i) ASSERT_EQ(rows[i], 0.0) << arch << ", " << i;
+      }
+      adamw_step(*device, model.parameters(), config.train, {.lr = 1e-2, .t = step}, {}, 1.0);
+    }
+  }
+}
+
 // Generation with the cache sees what a whole forward pass sees, however the prompt is cut.
 TEST_P(Architectures, CachedLogitsEqualFullLogits) {
   const auto device = Device::cpu();

@@ -13,9 +13,11 @@
 namespace filigree {
 
 struct CrossEntropyArgs {
-  Tensor loss;         // (T) fp32
-  Tensor logits;       // (T, V); overwritten by the gradient unless `loss_only`
-  Tensor targets;      // (T) int32, below V: the CPU throws for a larger one, a GPU makes its loss NaN
+  Tensor loss;     // (T) fp32
+  Tensor logits;   // (T, V or more); overwritten by the gradient unless `loss_only`
+  Tensor targets;  // (T) int32, below V: the CPU throws for a larger one, a GPU makes its loss NaN
+  // V, when the rows of logits are longer: what is behind is not read, and has gradient 0. 0: all of a row.
+  std::int64_t vocabulary = 0;
   float scale = 1.0f;  // usually 1 / tokens of the batch
   bool loss_only = false;
 };

@@ -28,16 +28,16 @@ float largest(const T* row, std::int64_t count) {
 template <typename T>
 void rows_of(const CrossEntropyArgs& args) {
   float* loss = args.loss.as<float>();                    // (T)
-  T* logits = args.logits.as<T>();                        // (T, V)
+  T* logits = args.logits.as<T>();                        // (T, stride)
   const auto* targets = args.targets.as<std::int32_t>();  // (T)
-  const std::int64_t vocabulary = args.logits.shape[-1];
+  const std::int64_t vocabulary = args.vocabulary, stride = args.logits.shape[1];
   parallel_for(args.loss.count(), 1, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
     for (std::int64_t t = begin; t < end; ++t) {
-      T* row = logits + t * vocabulary;
+      T* row = logits + t * stride;
       const std::int64_t target = targets[t];
+      if (!args.loss_only) std::fill(row + (target < 0 ? 0 : vocabulary), row + stride, T(0.0f));
       if (target < 0) {
         loss[t] = 0.0f;
-        if (!args.loss_only) std::fill(row, row + vocabulary, T(0.0f));
         continue;
       }
       const FloatVector top = splat(largest(row, vocabulary));
@@ -71,14 +71,17 @@ namespace filigree {
 
 HWY_EXPORT(rows_of_any);
 
-void cross_entropy(Device& device, const CrossEntropyArgs& args) {
+void cross_entropy(Device& device, const CrossEntropyArgs& given) {
+  CrossEntropyArgs args = given;
+  if (args.vocabulary == 0) args.vocabulary = args.logits.shape[1];
   const std::int64_t tokens = args.loss.count();
+  require(args.vocabulary <= args.logits.shape[1], "cross_entropy: the logits have fewer columns than the vocabulary");
   require(args.targets.count() == tokens && args.logits.shape.rank() == 2 && args.logits.shape[0] == tokens,
           "cross_entropy: loss, logits and targets do not fit each other");
   if (tokens == 0) return;
   if constexpr (kBuiltWithCuda)
     if (device.is_cuda()) return cuda::cross_entropy(device, args);
-  const std::int64_t vocabulary = args.logits.shape[1];
+  const std::int64_t vocabulary = args.vocabulary;
   const auto* targets = args.targets.as<std::int32_t>();
   for (std::int64_t t = 0; t < tokens; ++t)
     if (targets[t] >= vocabulary)

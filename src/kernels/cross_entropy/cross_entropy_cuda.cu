@@ -52,17 +52,17 @@ struct Running {
 // ----------------------------------------------------------------------------------------------------------- kernel
 
 template <typename T>
-__global__ __launch_bounds__(kThreads, 2) void cross_entropy_kernel(float* __restrict__ loss,                  // (T)
-                                                                    T* logits,                                 // (T, V)
+__global__ __launch_bounds__(kThreads, 2) void cross_entropy_kernel(float* __restrict__ loss,  // (T)
+                                                                    T* logits,                 // (T, stride)
                                                                     const std::int32_t* __restrict__ targets,  // (T)
-                                                                    std::int64_t vocabulary, float scale,
-                                                                    bool loss_only, int staged) {
+                                                                    std::int64_t vocabulary, std::int64_t stride,
+                                                                    float scale, bool loss_only, int staged) {
   constexpr int kEach = kPack<T>;
   extern __shared__ uint4 shared[];
   auto* const stage = reinterpret_cast<Packed<kEach, T>*>(shared);  // (staged): each thread its own packs
   __shared__ float tops[kWarps], sums[kWarps];
   const auto thread = static_cast<int>(threadIdx.x);
-  T* row = logits + blockIdx.x * vocabulary;
+  T* row = logits + blockIdx.x * stride;
   const std::int64_t target = targets[blockIdx.x];
 
   const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(row) / sizeof(T) % kEach);
@@ -74,6 +74,8 @@ __global__ __launch_bounds__(kThreads, 2) void cross_entropy_kernel(float* __res
   const bool alone = thread < head + tail;
   const std::int64_t single = thread < head ? thread : vocabulary - tail + (thread - head);
 
+  if (!loss_only)
+    for (std::int64_t spare = vocabulary + thread; spare < stride; spare += kThreads) row[spare] = from_float<T>(0.0f);
   if (target < 0) {
     if (thread == 0) loss[blockIdx.x] = 0.0f;
     if (loss_only) return;
@@ -137,7 +139,7 @@ __global__ __launch_bounds__(kThreads, 2) void cross_entropy_kernel(float* __res
 // --------------------------------------------------------------------------------------------------------- launcher
 
 void cross_entropy(Device& device, const CrossEntropyArgs& args) {
-  const std::int64_t tokens = args.loss.count(), vocabulary = args.logits.shape[1];
+  const std::int64_t tokens = args.loss.count(), vocabulary = args.vocabulary;
   require(vocabulary <= std::numeric_limits<std::int32_t>::max(), "cross_entropy: vocabulary too large");
   with_device_type(args.logits.dtype, [&]<typename T>() {
     const std::size_t row = static_cast<std::size_t>(vocabulary) * sizeof(T) / sizeof(uint4);
@@ -148,7 +150,7 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
                                cudaSharedmemCarveoutMaxShared));
     cross_entropy_kernel<T><<<static_cast<unsigned int>(tokens), kThreads, staged * sizeof(uint4), device.stream()>>>(
         args.loss.as<float>(), static_cast<T*>(args.logits.data), args.targets.as<std::int32_t>(), vocabulary,
-        args.scale, args.loss_only, static_cast<int>(staged));
+        args.logits.shape[1], args.scale, args.loss_only, static_cast<int>(staged));
   });
   check_launch();
 }

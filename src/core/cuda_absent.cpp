@@ -28,6 +28,24 @@ void synchronize(CUstream_st*) {
   absent();
 }
 
+CUevent_st* create_event() {
+  absent();
+}
+
+void destroy_event(CUevent_st*) noexcept {}
+
+void record(CUevent_st*, CUstream_st*) {
+  absent();
+}
+
+void wait(CUstream_st*, CUevent_st*) {
+  absent();
+}
+
+void synchronize(CUevent_st*) {
+  absent();
+}
+
 void* allocate_zeroed(std::size_t) {
   absent();
 }

@@ -52,6 +52,28 @@ void synchronize(CUstream_st* stream) {
   check(cudaStreamSynchronize(stream));
 }
 
+CUevent_st* create_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return event;
+}
+
+void destroy_event(CUevent_st* event) noexcept {
+  cudaEventDestroy(event);
+}
+
+void record(CUevent_st* event, CUstream_st* stream) {
+  check(cudaEventRecord(event, stream));
+}
+
+void wait(CUstream_st* stream, CUevent_st* event) {
+  check(cudaStreamWaitEvent(stream, event));
+}
+
+void synchronize(CUevent_st* event) {
+  check(cudaEventSynchronize(event));
+}
+
 void* allocate_zeroed(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);

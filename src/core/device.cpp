@@ -66,6 +66,7 @@ std::unique_ptr<Device> Device::cuda() {
   std::unique_ptr<Device> device(new Device(Memory::Kind::gpu));
   device->threads_ = omp_get_max_threads();
   device->stream_ = cuda::create_stream();
+  device->copy_stream_ = cuda::create_stream();
   device->gpu_ = cuda::properties();
   const cuda::GpuProperties& gpu = device->gpu_;
   device->description_ = gpu.name + ", " + std::to_string(gpu.bytes >> 20) + " MiB, compute capability " +
@@ -82,6 +83,7 @@ std::unique_ptr<Device> Device::named(std::string_view name, int threads) {
 
 Device::~Device() {
   for (auto& library : libraries_) library.reset();  // before the stream that their handles may know
+  if (copy_stream_) cuda::destroy_stream(copy_stream_);
   if (stream_) cuda::destroy_stream(stream_);
 }
 

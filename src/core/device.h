@@ -52,8 +52,10 @@ class Device {
   ~Device();
 
   bool is_cuda() const { return memory_.kind() == Memory::Kind::gpu; }
-  // All work on a GPU happens in this stream, in the order of the calls. Null on the CPU.
+  // All kernels of a GPU run in this stream, in the order of the calls. Null on the CPU.
   CUstream_st* stream() const { return stream_; }
+  // Beside it, for copies that kernels do not wait for by themselves (Upload).
+  CUstream_st* copy_stream() const { return copy_stream_; }
   const cuda::GpuProperties& gpu() const { return gpu_; }
   // run.deterministic: libraries choose their algorithms by a fixed rule, among those that give the same bits each
   // time, and nothing is timed.
@@ -97,6 +99,7 @@ class Device {
   int threads_ = 1;
   bool deterministic_ = false;
   CUstream_st* stream_ = nullptr;
+  CUstream_st* copy_stream_ = nullptr;
   cuda::GpuProperties gpu_;
   std::string description_;
 };

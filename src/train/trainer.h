@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/batch_feed.h"
 #include "data/training_data.h"
 #include "model/transformer.h"
 #include "report/console.h"
@@ -71,8 +71,7 @@ class Trainer {
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Activations> activations_;
   std::optional<PlanTable> plans_;
-  OwnedTensor tokens_, targets_;                            // (sequences of a batch, context) int32
-  std::vector<std::int32_t> batch_tokens_, batch_targets_;  // the same on the host
+  std::optional<BatchFeed> feed_;
   std::unique_ptr<MetricsWriter> metrics_, evaluations_;
 
   // Of the console line's window, the steps since the last multiple of log.every: a resumed run takes those before its

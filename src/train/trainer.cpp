@@ -177,6 +177,8 @@ void Trainer::resume(const fs::path& checkpoint) {
     entries[key] = *entry;
   }
   plans_->restore(std::move(entries));
+  if (const std::string note = restore_matmul_choices(*device_, state.dense_products); !note.empty())
+    console_.note(note);
 }
 
 void Trainer::require_sparse() const {
@@ -343,6 +345,7 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .adapter_start = adapter_start_,
                         .threads = device_->threads(),
                         .backends = {},
+                        .dense_products = matmul_choices(*device_),
                         .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
   write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),

@@ -20,9 +20,9 @@
 // kept in the Device; a call with a known shape allocates nothing.
 //
 // Bitwise reproducible for equal shapes, types and thread count. On a GPU: within a run, for equal alignments too; from
-// run to run only with Device::deterministic(), because otherwise a shape's algorithm is the one that was fastest when
-// it was first seen, and so is the form of an epilogue. A bias of a bf16 result may be rounded to bf16 before it is
-// added.
+// run to run only with Device::deterministic(), or with the choices of the other run (matmul_choices.h), because
+// otherwise a shape's algorithm is the one that was fastest when it was first seen, and so is the form of an epilogue.
+// A bias of a bf16 result may be rounded to bf16 before it is added.
 #pragma once
 
 #include "core/device.h"

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <optional>
 #include <span>
 #include <utility>
@@ -85,15 +86,18 @@ void set_pointers(const MatmulPlan& plan, const MatmulArgs& args, const void* bi
     set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.pre_activation.data);
 }
 
+// Of the bias, as the product will read it. Its values do not matter to a timing, its address does to the choice.
+const void* bias_place(const MatmulPlan& plan, const MatmulArgs& args, const void* scratch) {
+  return plan.bias_bytes(args) != 0 ? scratch : args.bias.data;
+}
+
 // One form of a product, if cuBLASLt has an algorithm for it.
 std::optional<MatmulPlan> plan_form(Device& device, cublasLtHandle_t handle, const MatmulShape& shape,
                                     const MatmulArgs& args, BiasForm form) {
   MatmulPlan plan = describe(shape, form);
-  // The bias's values do not matter to a timing, its address does to the choice: it stands where it will be read. So
-  // does the pre-activation's.
   const std::size_t bias_bytes = plan.bias_bytes(args);
   auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, bias_bytes + kMostWorkspace));
-  const void* bias = bias_bytes != 0 ? scratch : args.bias.data;
+  const void* bias = bias_place(plan, args, scratch);
   set_pointers(plan, args, bias);
   if (!find_algorithm(device, handle, shape, args, bias, scratch + bias_bytes, plan)) return std::nullopt;
   return plan;
@@ -112,7 +116,14 @@ MatmulPlan plan_gelu(Device& device, cublasLtHandle_t handle, const MatmulShape&
   return std::move(*fused);
 }
 
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(MatmulChoice::algorithm));
+
 }  // namespace
+
+MatmulChoice MatmulPlan::choice() const {
+  if (separate) return {.separate = true};
+  return {.bias = bias, .algorithm = std::bit_cast<decltype(MatmulChoice::algorithm)>(algorithm)};
+}
 
 MatmulShape matmul_shape(const Device& device, const MatmulArgs& args) {
   return {.rows = args.y.shape[0],
@@ -154,6 +165,27 @@ MatmulPlan plan_matmul(Device& device, cublasLtHandle_t handle, const MatmulShap
   throw Error("matmul: cuBLASLt has no algorithm for y " + to_string(args.y.shape) + " " +
               std::string(name_of(shape.result)) + ", a " + to_string(args.a.shape) + ", b " + to_string(args.b.shape) +
               " " + std::string(name_of(shape.operands)));
+}
+
+std::optional<MatmulPlan> plan_chosen(Device& device, cublasLtHandle_t handle, const MatmulShape& shape,
+                                      const MatmulArgs& args, const MatmulChoice& choice) {
+  const bool epilogue = shape.epilogue != Epilogue::none;
+  if (choice.separate) {
+    MatmulPlan plan;
+    plan.separate = true;
+    return epilogue ? std::optional(std::move(plan)) : std::nullopt;
+  }
+  if (shape.bias != (choice.bias != BiasForm::none)) return std::nullopt;
+  if (epilogue && (!can_fuse(shape) || choice.bias == BiasForm::before)) return std::nullopt;
+  MatmulPlan plan = describe(shape, choice.bias);
+  plan.algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(choice.algorithm);
+  set_pointers(plan, args, bias_place(plan, args, device.scratch(Scratch::kernel, plan.bias_bytes(args))));
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle, plan.operation.get(), plan.b.get(), plan.a.get(),
+                                                        plan.y.get(), plan.y.get(), &plan.algorithm, &result);
+  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kMostWorkspace) return std::nullopt;
+  plan.workspace = result.workspaceSize;
+  return plan;
 }
 
 }  // namespace filigree::cuda

@@ -99,11 +99,17 @@ void Block::rotate(Device& device, const Tensor& qkv, std::int64_t batch, std::i
 
 void Block::mlp_forward(Device& device, const BlockActivations& kept, const Tensor& branch) {
   norm2_.forward(device, kept.normed2, kept.sum2, kept.mean2, kept.rstd2, branch, kept.sum1);
-  if (activation_ == Activation::gelu) {
-    up_->forward_gelu(device, kept.hidden, kept.up, kept.normed2);
-  } else {
-    up_->forward(device, kept.up, kept.normed2);
-    activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
+  switch (activation_) {
+    case Activation::gelu:
+      up_->forward_gelu(device, kept.hidden, kept.up, kept.normed2);
+      break;
+    case Activation::relu:
+      up_->forward_relu(device, kept.hidden, kept.normed2);
+      break;
+    case Activation::swiglu:
+      up_->forward(device, kept.up, kept.normed2);
+      activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
+      break;
   }
   down_->forward(device, branch, kept.hidden);
 }
@@ -133,17 +139,25 @@ void Block::backward(Device& device, const Activations& activations, const Block
   }
   const bool renorm = activations.recompute() == Recompute::activation || activations.recompute() == Recompute::norm;
   if (renorm) norm2_.forward(device, kept.normed2, {}, {}, {}, kept.sum2, {});
-  if (activations.recompute() == Recompute::activation)
+  if (activations.recompute() == Recompute::activation && activation_ != Activation::relu)
     activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
 
   Tensor dup = activations.wide_gradient(device, tokens, kept.hidden.shape[-1]);
-  if (activation_ == Activation::gelu) {
-    down_->backward_gelu(device, dup, dsum, kept.hidden, kept.up, accumulate);
-  } else {
-    const Tensor dhidden = dup;
-    dup = kept.up;  // in place: nothing reads the pre-activation after this, and swiglu's gradient is as wide
-    down_->backward(device, dhidden, dsum, kept.hidden, accumulate);
-    activation_backward(device, {.kind = activation_, .dx = dup, .dy = dhidden, .x = kept.up});
+  switch (activation_) {
+    case Activation::gelu:
+      down_->backward_gelu(device, dup, dsum, kept.hidden, kept.up, accumulate);
+      break;
+    case Activation::relu:  // its output is above 0 where its input is
+      down_->backward(device, dup, dsum, kept.hidden, accumulate);
+      activation_backward(device, {.kind = activation_, .dx = dup, .dy = dup, .x = kept.hidden});
+      break;
+    case Activation::swiglu: {
+      const Tensor dhidden = dup;
+      dup = kept.up;  // in place: nothing reads the pre-activation after this, and the gradient is as wide
+      down_->backward(device, dhidden, dsum, kept.hidden, accumulate);
+      activation_backward(device, {.kind = activation_, .dx = dup, .dy = dhidden, .x = kept.up});
+      break;
+    }
   }
   const Tensor dnormed = activations.narrow_gradient(tokens, dsum.shape[-1]);
   up_->backward(device, dnormed, dup, kept.normed2, accumulate);

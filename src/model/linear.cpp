@@ -24,7 +24,7 @@ void Linear::backward(Device& device, const Tensor& dx, const Tensor& dy, const 
   if (bias_) add_column_sums(device, bias_->gradient(), dy);
 }
 
-// With an adapter, what GELU is taken of, or its gradient, is complete only after another product.
+// With an adapter, what the activation is taken of, or its gradient, is complete only after another product.
 void Linear::forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x) {
   if (!adapter_ && weight_->forward_gelu(device, y, z, x, bias_values())) return;
   forward(device, z, x);
@@ -36,6 +36,12 @@ void Linear::backward_gelu(Device& device, const Tensor& dz, const Tensor& dy, c
   const bool fused = !adapter_ && weight_->input_gradient_gelu(device, dz, dy, z);
   backward(device, fused ? Tensor{} : dz, dy, x, accumulate);
   if (!fused) activation_backward(device, {.kind = Activation::gelu, .dx = dz, .dy = dz, .x = z});
+}
+
+void Linear::forward_relu(Device& device, const Tensor& y, const Tensor& x) {
+  if (!adapter_ && weight_->forward_relu(device, y, x, bias_values())) return;
+  forward(device, y, x);
+  activation_forward(device, {.kind = Activation::relu, .y = y, .x = y});
 }
 
 void Linear::insert_adapter(Device& device, std::int64_t rank, bool scaled_init) {

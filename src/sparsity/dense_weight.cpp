@@ -42,6 +42,13 @@ bool DenseWeight::input_gradient_gelu(Device& device, const Tensor& dz, const Te
   return true;
 }
 
+bool DenseWeight::forward_relu(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
+  matmul(
+      device,
+      {.y = y, .a = x, .b = weight_->values(), .bias = bias, .transpose_b = true, .epilogue = Epilogue::relu_forward});
+  return true;
+}
+
 void DenseWeight::weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) {
   matmul(device, {.y = weight_->gradient(), .a = dy, .b = x, .transpose_a = true, .accumulate = accumulate});
 }

@@ -15,6 +15,7 @@ class DenseWeight final : public LinearWeight {
   void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override;
   bool forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x, const Tensor& bias) override;
   bool input_gradient_gelu(Device& device, const Tensor& dz, const Tensor& dy, const Tensor& z) override;
+  bool forward_relu(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) override;
   void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device&, PlanTable&, std::int64_t) override {}
   std::vector<Parameter*> parameters() override;

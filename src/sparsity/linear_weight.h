@@ -87,16 +87,20 @@ class LinearWeight {
   // bias (N) fp32 may be empty. y and x have the spec's dtype.
   virtual void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) = 0;
   virtual void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) = 0;
-  // The same two beside GELU, for weights whose product can take it along (matmul.h's epilogues); the others return
-  // false and have done nothing.
+  // The same beside an activation, for weights whose product can take it along (matmul.h's epilogues); the others
+  // return false and have done nothing.
   //   z (T, N) = x · Wᵀ + bias,  y (T, N) = gelu(z)
   //   dz (T, K) = (dy · W) · gelu'(z)                  z (T, K): what the layer's input is gelu of
+  //   y (T, N) = relu(x · Wᵀ + bias)
   virtual bool forward_gelu(Device& /*device*/, const Tensor& /*y*/, const Tensor& /*z*/, const Tensor& /*x*/,
                             const Tensor& /*bias*/) {
     return false;
   }
   virtual bool input_gradient_gelu(Device& /*device*/, const Tensor& /*dz*/, const Tensor& /*dy*/,
                                    const Tensor& /*z*/) {
+    return false;
+  }
+  virtual bool forward_relu(Device& /*device*/, const Tensor& /*y*/, const Tensor& /*x*/, const Tensor& /*bias*/) {
     return false;
   }
   // accumulate: add to the gradient (later micro-batches and chunks).

@@ -12,7 +12,8 @@ class BatchFeedTest : public ::testing::Test {
   DatasetView data(std::int64_t tokens) const {
     const std::filesystem::path path = folder_.path() / "shard.bin";
     TokenShardWriter writer(path, 60000);
-    for (std::int64_t id = 0; id < tokens; ++id) writer.append(std::vector<std::int32_t>{static_cast<std::int32_t>(id)});
+    for (std::int64_t id = 0; id < tokens; ++id)
+      writer.append(std::vector<std::int32_t>{static_cast<std::int32_t>(id)});
     writer.finish();
     return DatasetView({path}, 60000);
   }

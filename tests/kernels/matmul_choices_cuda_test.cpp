@@ -26,23 +26,32 @@ class MatmulChoicesCuda : public CudaTest {
       device.copy_from_host(copy, host.view().data);
       return copy;
     };
-    const OwnedTensor x = tensor(DType::bf16, {kTokens, kInputs}, 1), weight = tensor(DType::bf16, {kOutputs, kInputs}, 2);
+    const OwnedTensor x = tensor(DType::bf16, {kTokens, kInputs}, 1),
+                      weight = tensor(DType::bf16, {kOutputs, kInputs}, 2);
     const OwnedTensor bias = tensor(DType::f32, {kOutputs}, 3), dy = tensor(DType::bf16, {kTokens, kOutputs}, 4);
     const OwnedTensor y = tensor(DType::bf16, {kTokens, kOutputs}, 5), z = tensor(DType::bf16, {kTokens, kOutputs}, 6);
     const OwnedTensor dx = tensor(DType::bf16, {kTokens, kInputs}, 7), dz = tensor(DType::bf16, {kTokens, kInputs}, 8);
     const OwnedTensor gradient = tensor(DType::f32, {kOutputs, kInputs}, 9);
     Results results;
-    const auto keep = [&](const Tensor& tensor) {
-      const OwnedTensor host = cpu().memory().tensor(Purpose::workspace, tensor.dtype, tensor.shape);
-      device.copy_to_host(host.view().data, tensor);
+    const auto keep = [&](const Tensor& result) {
+      const OwnedTensor host = cpu().memory().tensor(Purpose::workspace, result.dtype, result.shape);
+      device.copy_to_host(host.view().data, result);
       results.values.push_back(values_of(host));
     };
     matmul(device, {.y = y, .a = x, .b = weight, .bias = bias, .transpose_b = true});
     keep(y);
-    matmul(device, {.y = y, .a = x, .b = weight, .bias = bias, .transpose_b = true,
-                    .epilogue = Epilogue::gelu_forward, .pre_activation = z});
+    matmul(device, {.y = y,
+                    .a = x,
+                    .b = weight,
+                    .bias = bias,
+                    .transpose_b = true,
+                    .epilogue = Epilogue::gelu_forward,
+                    .pre_activation = z});
     keep(y);
     keep(z);
+    matmul(device,
+           {.y = y, .a = x, .b = weight, .bias = bias, .transpose_b = true, .epilogue = Epilogue::relu_forward});
+    keep(y);
     matmul(device, {.y = dx, .a = dy, .b = weight});
     keep(dx);
     matmul(device, {.y = dz, .a = dy, .b = weight, .epilogue = Epilogue::gelu_backward, .pre_activation = x});

@@ -35,8 +35,14 @@ TEST(MatmulChoices, AnyChangedByteIsNoticed) {
 }
 
 TEST(MatmulChoices, ShapesThatDifferHaveDifferentTexts) {
-  const MatmulShape shape = {.rows = 16384, .columns = 3072, .depth = 768, .operands = DType::bf16,
-                             .result = DType::bf16, .y_alignment = 256, .a_alignment = 256, .b_alignment = 256};
+  const MatmulShape shape = {.rows = 16384,
+                             .columns = 3072,
+                             .depth = 768,
+                             .operands = DType::bf16,
+                             .result = DType::bf16,
+                             .y_alignment = 256,
+                             .a_alignment = 256,
+                             .b_alignment = 256};
   std::vector<MatmulShape> others(18, shape);
   others[0].rows = 1;
   others[1].columns = 1;

@@ -37,6 +37,8 @@ const char* name_of(Epilogue epilogue) {
       return ", gelu_forward";
     case Epilogue::gelu_backward:
       return ", gelu_backward";
+    case Epilogue::relu_forward:
+      return ", relu_forward";
   }
   return "";
 }
@@ -56,8 +58,8 @@ std::string to_text(const MatmulShape& shape) {
   text += name_of(shape.epilogue);
   if (shape.a_stride != 0) text += ", a_stride " + std::to_string(shape.a_stride);
   text += ", aligned";
-  for (const std::uint32_t alignment : {shape.y_alignment, shape.a_alignment, shape.b_alignment, shape.bias_alignment,
-                                        shape.pre_activation_alignment})
+  for (const std::uint32_t alignment :
+       {shape.y_alignment, shape.a_alignment, shape.b_alignment, shape.bias_alignment, shape.pre_activation_alignment})
     text.append(" ").append(std::to_string(alignment));
   return text;
 }

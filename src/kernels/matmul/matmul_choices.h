@@ -1,5 +1,5 @@
-// How the dense products of a GPU were computed, as text that a checkpoint keeps: a run that goes on computes them in the
-// same way, without timing them again. Another version of the library or another GPU makes its own choices.
+// How the dense products of a GPU were computed, as text that a checkpoint keeps: a run that goes on computes them in
+// the same way, without timing them again. Another version of the library or another GPU makes its own choices.
 #pragma once
 
 #include <array>

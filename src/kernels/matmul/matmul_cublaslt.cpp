@@ -65,7 +65,7 @@ std::string maker(const Device& device) {
 void matmul(Device& device, const MatmulArgs& args) {
   CublasLt& library = library_of(device);
   const MatmulPlan& plan = library.plan(device, args);
-  if (plan.separate) return matmul_then_gelu(device, args);
+  if (plan.separate) return matmul_then_activation(device, args);
   const std::size_t bias_bytes = plan.bias_bytes(args);
   auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, bias_bytes + plan.workspace));
   const void* bias = args.bias.data;

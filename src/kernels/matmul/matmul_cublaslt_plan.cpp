@@ -36,12 +36,18 @@ void set(const CublasLtOperation& operation, cublasLtMatmulDescAttributes_t attr
   check(cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)));
 }
 
-// The pre-activation is the epilogue's auxiliary matrix, laid out as y is. cuBLASLt wants its rows to be multiples of 8
-// elements; both arrays are then asked for at addresses to match. fp32, which nobody chooses for speed, stays separate.
+bool is_gelu(Epilogue epilogue) {
+  return epilogue == Epilogue::gelu_forward || epilogue == Epilogue::gelu_backward;
+}
+
+// GELU's pre-activation is the epilogue's auxiliary matrix, laid out as y is. cuBLASLt wants its rows to be multiples
+// of 8 elements; both arrays are then asked for at addresses to match. fp32, which nobody chooses for speed, stays
+// separate.
 bool can_fuse(const MatmulShape& shape) {
   constexpr std::uint32_t kAlignment = 16;
-  return shape.operands == DType::bf16 && shape.result == DType::bf16 && shape.columns % 8 == 0 &&
-         shape.pre_activation_alignment >= kAlignment && shape.y_alignment >= kAlignment;
+  const bool places =
+      !is_gelu(shape.epilogue) || (shape.pre_activation_alignment >= kAlignment && shape.y_alignment >= kAlignment);
+  return shape.operands == DType::bf16 && shape.result == DType::bf16 && shape.columns % 8 == 0 && places;
 }
 
 cublasLtEpilogue_t epilogue_of(const MatmulShape& shape, bool bias) {
@@ -52,6 +58,8 @@ cublasLtEpilogue_t epilogue_of(const MatmulShape& shape, bool bias) {
       return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     case Epilogue::gelu_backward:
       return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::relu_forward:
+      return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
   }
   return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -70,7 +78,7 @@ MatmulPlan describe(const MatmulShape& shape, BiasForm bias) {
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose_b);
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose_a);
   set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape, bias == BiasForm::epilogue));
-  if (shape.epilogue != Epilogue::none) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.columns);
+  if (is_gelu(shape.epilogue)) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.columns);
   plan.y = layout(shape.result, shape.rows, shape.columns);
   plan.a = shape.transpose_a ? layout(shape.operands, shape.depth, shape.rows, shape.a_stride)
                              : layout(shape.operands, shape.rows, shape.depth, shape.a_stride);
@@ -82,8 +90,7 @@ MatmulPlan describe(const MatmulShape& shape, BiasForm bias) {
 // The operands of the epilogue. cuBLASLt adds the bias after scaling, as matmul.h does.
 void set_pointers(const MatmulPlan& plan, const MatmulArgs& args, const void* bias) {
   if (plan.bias == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  if (args.epilogue != Epilogue::none)
-    set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.pre_activation.data);
+  if (is_gelu(args.epilogue)) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.pre_activation.data);
 }
 
 // Of the bias, as the product will read it. Its values do not matter to a timing, its address does to the choice.
@@ -104,14 +111,14 @@ std::optional<MatmulPlan> plan_form(Device& device, cublasLtHandle_t handle, con
 }
 
 // The faster form of a product with an epilogue, on the real operands: both overwrite y, and z of gelu_forward.
-MatmulPlan plan_gelu(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args) {
+MatmulPlan plan_epilogue(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args) {
   MatmulPlan separate;
   separate.separate = true;
   if (!can_fuse(shape)) return separate;
   std::optional<MatmulPlan> fused =
       plan_form(device, handle, shape, args, shape.bias ? BiasForm::epilogue : BiasForm::none);
   if (!fused) return separate;
-  if (!shape.deterministic && time_on_gpu(device, [&] { matmul_then_gelu(device, args); }) < fused->milliseconds)
+  if (!shape.deterministic && time_on_gpu(device, [&] { matmul_then_activation(device, args); }) < fused->milliseconds)
     return separate;
   return std::move(*fused);
 }
@@ -143,7 +150,7 @@ MatmulShape matmul_shape(const Device& device, const MatmulArgs& args) {
           .a_alignment = alignment_of(args.a.data),
           .b_alignment = alignment_of(args.b.data),
           .bias_alignment = args.bias.empty() ? 0 : alignment_of(args.bias.data),
-          .pre_activation_alignment = args.epilogue == Epilogue::none ? 0 : alignment_of(args.pre_activation.data)};
+          .pre_activation_alignment = is_gelu(args.epilogue) ? alignment_of(args.pre_activation.data) : 0};
 }
 
 cublasStatus_t launch_matmul(cublasLtHandle_t handle, const MatmulPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
@@ -156,7 +163,7 @@ cublasStatus_t launch_matmul(cublasLtHandle_t handle, const MatmulPlan& plan, co
 }
 
 MatmulPlan plan_matmul(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args) {
-  if (shape.epilogue != Epilogue::none) return plan_gelu(device, handle, shape, args);
+  if (shape.epilogue != Epilogue::none) return plan_epilogue(device, handle, shape, args);
   constexpr std::array kWithBias = {BiasForm::epilogue, BiasForm::before};
   constexpr std::array kWithout = {BiasForm::none};
   const std::span<const BiasForm> forms = shape.bias ? std::span<const BiasForm>(kWithBias) : kWithout;

@@ -34,7 +34,7 @@ using CublasLtLayout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroyer<c
 MatmulShape matmul_shape(const Device& device, const MatmulArgs& args);
 
 struct MatmulPlan {
-  bool separate = false;  // an epilogue in two steps, by matmul_then_gelu(): nothing else below is set
+  bool separate = false;  // an epilogue in two steps, by matmul_then_activation(): nothing else below is set
   BiasForm bias = BiasForm::none;
   bool reads_y = false;
   CublasLtOperation operation;

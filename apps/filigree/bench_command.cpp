@@ -158,7 +158,8 @@ void run_step(const Options& options) {
                                  .config = model_config(options, precision),
                                  .methods = options.methods,
                                  .batch = options.batch,
-                                 .repeats = options.repeats}));
+                                 .repeats = options.repeats,
+                                 .note = [](const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); }}));
   publish(options, *device, rows);
 }
 

@@ -46,6 +46,22 @@ void synchronize(CUevent_st*) {
   absent();
 }
 
+void begin_recording(CUstream_st*) {
+  absent();
+}
+
+CUgraphExec_st* end_recording(CUstream_st*) {
+  absent();
+}
+
+void discard_recording(CUstream_st*) noexcept {}
+
+void launch(CUgraphExec_st*, CUstream_st*) {
+  absent();
+}
+
+void destroy_graph(CUgraphExec_st*) noexcept {}
+
 void* allocate_zeroed(std::size_t) {
   absent();
 }

@@ -74,6 +74,35 @@ void synchronize(CUevent_st* event) {
   check(cudaEventSynchronize(event));
 }
 
+void begin_recording(CUstream_st* stream) {
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+}
+
+CUgraphExec_st* end_recording(CUstream_st* stream) {
+  cudaGraph_t recorded = nullptr;
+  check(cudaStreamEndCapture(stream, &recorded));
+  cudaGraphExec_t graph = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&graph, recorded, 0);
+  cudaGraphDestroy(recorded);
+  check(status);
+  return graph;
+}
+
+void discard_recording(CUstream_st* stream) noexcept {
+  cudaGraph_t recorded = nullptr;
+  cudaStreamEndCapture(stream, &recorded);
+  if (recorded) cudaGraphDestroy(recorded);
+  cudaGetLastError();  // that the recording was spoilt is known
+}
+
+void launch(CUgraphExec_st* graph, CUstream_st* stream) {
+  check(cudaGraphLaunch(graph, stream));
+}
+
+void destroy_graph(CUgraphExec_st* graph) noexcept {
+  cudaGraphExecDestroy(graph);
+}
+
 void* allocate_zeroed(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);

@@ -32,6 +32,8 @@ const CpuFeatures& cpu_features() {
 void* Device::scratch(Scratch slot, std::size_t bytes) {
   Buffer& buffer = scratch_[static_cast<std::size_t>(slot)];
   if (buffer.bytes() < bytes) {
+    require(!recording_, "scratch memory grows within recorded work");
+    ++scratch_moves_;
     buffer = Buffer();  // give back before asking: the peak counts one of them
     buffer = memory_.allocate(Purpose::workspace, bytes);
   }
@@ -88,6 +90,7 @@ Device::~Device() {
 }
 
 void Device::synchronize() const {
+  require(!recording_, "the host waits for the GPU within recorded work");
   if (is_cuda()) cuda::synchronize(stream_);
 }
 
@@ -97,7 +100,7 @@ void Device::copy_to_host(void* host, const Tensor& from) const {
     return;
   }
   cuda::copy(host, from.data, from.bytes(), cuda::Copy::to_host, stream_);
-  cuda::synchronize(stream_);
+  synchronize();
 }
 
 void Device::copy_from_host(const Tensor& to, const void* host) const {
@@ -106,7 +109,7 @@ void Device::copy_from_host(const Tensor& to, const void* host) const {
     return;
   }
   cuda::copy(to.data, host, to.bytes(), cuda::Copy::to_device, stream_);
-  cuda::synchronize(stream_);
+  synchronize();
 }
 
 void Device::copy(const Tensor& to, const Tensor& from) const {

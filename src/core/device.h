@@ -79,6 +79,8 @@ class Device {
 
   // At least `bytes` bytes, aligned as a Buffer, contents undefined.
   void* scratch(Scratch slot, std::size_t bytes);
+  // How often a slot has grown: while this stays, scratch memory lies where it lay.
+  std::int64_t scratch_moves() const { return scratch_moves_; }
 
   // The library's state, made by `make` on first use.
   template <typename State, typename Make>
@@ -89,6 +91,7 @@ class Device {
   }
 
  private:
+  friend class WorkGraph;
   explicit Device(Memory::Kind kind) : memory_(kind) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -98,6 +101,8 @@ class Device {
   std::array<std::unique_ptr<LibraryState>, kLibraryCount> libraries_;
   int threads_ = 1;
   bool deterministic_ = false;
+  bool recording_ = false;  // by a WorkGraph
+  std::int64_t scratch_moves_ = 0;
   CUstream_st* stream_ = nullptr;
   CUstream_st* copy_stream_ = nullptr;
   cuda::GpuProperties gpu_;

@@ -206,7 +206,9 @@ void Trainer::change_phase(std::int64_t step) {
                   " inserted");
     changed = true;
   }
-  if (changed) write_summary();
+  if (!changed) return;
+  runner_.forget();
+  write_summary();
 }
 
 TrainOutcome Trainer::run() {
@@ -247,16 +249,18 @@ TrainOutcome Trainer::run() {
 void Trainer::train_step(std::int64_t step) {
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t targets = loader_->valid_targets(step * sequences_, sequences_);
-  model_->zero_gradients(*device_);
+  const bool refused = !runner_.refusal().empty();
   double loss = 0.0;
   for (std::int64_t first = 0; first < sequences_; first += activations_->batch()) {
     const BatchFeed::Batch batch = feed_->next();
-    model_->forward_backward(*device_, *activations_, batch.tokens, batch.targets, 1.0f / static_cast<float>(targets),
-                             first > 0);
+    runner_.run(*device_, *model_, *activations_, batch.tokens, batch.targets, 1.0f / static_cast<float>(targets),
+                first > 0);
     feed_->advance();
     loss += sum(*device_, activations_->losses(batch.tokens.count()));  // here the host waits for a GPU
   }
   loss /= static_cast<double>(targets);
+  if (!refused && !runner_.refusal().empty())
+    console_.note("micro-batches are not launched as CUDA graphs: " + runner_.refusal());
 
   const std::vector<Parameter*> parameters = model_->parameters();
   const double norm = gradient_norm(*device_, parameters);

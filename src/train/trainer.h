@@ -9,6 +9,7 @@
 
 #include "data/batch_feed.h"
 #include "data/training_data.h"
+#include "model/batch_runner.h"
 #include "model/transformer.h"
 #include "report/console.h"
 #include "report/metrics.h"
@@ -72,6 +73,7 @@ class Trainer {
   std::unique_ptr<Activations> activations_;
   std::optional<PlanTable> plans_;
   std::optional<BatchFeed> feed_;
+  BatchRunner runner_;
   std::unique_ptr<MetricsWriter> metrics_, evaluations_;
 
   // Of the console line's window, the steps since the last multiple of log.every: a resumed run takes those before its

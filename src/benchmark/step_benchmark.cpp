@@ -120,16 +120,16 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
   const std::string suffix = config.run.deterministic ? "-deterministic" : "";
   std::vector<ResultRow> rows;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    ResultRow row{.name = benchmark.name,
-                  .method = benchmark.methods[i] + suffix,
-                  .config = {.batch = benchmark.batch,
-                             .sequence = config.model.context,
-                             .layers = config.model.layers,
-                             .precision = std::string(name_of(config.run.precision)),
-                             .seed = config.run.seed},
-                  .metric = "step_ms",
-                  .measured = times[i],
-                  .baseline = ""};
+    ResultRow row;
+    row.name = benchmark.name;
+    row.method = benchmark.methods[i] + suffix;
+    row.config.batch = benchmark.batch;
+    row.config.sequence = config.model.context;
+    row.config.layers = config.model.layers;
+    row.config.precision = name_of(config.run.precision);
+    row.config.seed = config.run.seed;
+    row.metric = "step_ms";
+    row.measured = times[i];
     rows.push_back(row);
     row.metric = "tokens_per_s";
     row.measured = {tokens / times[i].median * 1e3, tokens / times[i].max * 1e3, tokens / times[i].min * 1e3};

@@ -53,6 +53,7 @@ class Contestant {
     device_->synchronize();
   }
   std::int64_t bytes() const { return device_->memory().peak(); }
+  const Device& device() const { return *device_; }
 
  private:
   std::unique_ptr<Device> device_;
@@ -106,16 +107,21 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
 
   const Config& config = benchmark.config;
   const double tokens = static_cast<double>(benchmark.batch * config.model.context);
-  const std::string suffix = config.run.deterministic ? "-deterministic" : "";
+  const std::string suffix =
+      (config.train.recompute == "none" ? std::string() : std::string("-recompute-").append(config.train.recompute)) +
+      (config.run.deterministic ? "-deterministic" : "");
+  const Device& device = contestants.front()->device();
   std::vector<ResultRow> rows;
   for (std::size_t i = 0; i < times.size(); ++i) {
     ResultRow row{.name = benchmark.name,
-                  .method = benchmark.methods[i] + suffix,
+                  .method = row_method(benchmark.methods[i], config.weights, device.is_cuda()) + suffix,
                   .config = {.batch = benchmark.batch,
                              .sequence = config.model.context,
                              .layers = config.model.layers,
                              .precision = std::string(name_of(config.run.precision)),
-                             .seed = config.run.seed},
+                             .seed = config.run.seed,
+                             .vocab = config.model.vocab,
+                             .threads = config_threads(device)},
                   .metric = "step_ms",
                   .measured = times[i],
                   .baseline = ""};

@@ -18,7 +18,7 @@ struct RunConfig {
   std::string device = "auto";   // auto | cpu | cuda
   DType precision = DType::f32;  // fp32 | bf16
   bool deterministic = false;    // a fixed rule instead of timing chooses each layer's kernel
-  bool require_sparse = false;   // a sparse layer that would run dense is an error
+  bool require_sparse = false;   // a sparse layer's product that would run dense is an error
   int threads = 0;               // 0: all processors that the process may use
 
   bool operator==(const RunConfig&) const = default;

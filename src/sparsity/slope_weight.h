@@ -31,6 +31,7 @@ class SlopeWeight final : public LinearWeight {
   void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override;
   void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device& device, PlanTable& table, std::int64_t tokens) override;
+  std::string plan_subject() const override;
   std::vector<Parameter*> parameters() override { return {&values_}; }
   void refresh(Device& device) override;
   void initialize(Device& device, const Tensor& dense, bool trained) override;
@@ -50,7 +51,6 @@ class SlopeWeight final : public LinearWeight {
   // y = x Wᵀ for either matrix. The sparse kernel gives way to the dense product where it cannot serve.
   void multiply(Device& device, Backend backend, const NmMatmulArgs& args) const;
   void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
-  std::string plan_key(const Device& device, const char* product, std::int64_t tokens) const;
   // Readies the sparse kernel of y = x Wᵀ for these tokens, on a GPU by the library's plan, made with product(). Its
   // algorithm; -1 where there is but one; nothing when no sparse kernel serves: then refusal_ says why.
   std::optional<int> ready(Device& device, const PlanTable& table, const std::string& key, const NmMatrix& weight,

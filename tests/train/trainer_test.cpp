@@ -224,7 +224,7 @@ TEST(Trainer, RequireSparseRefusesBeforeAnythingIsKept) {
               train_tiny(tiny_run_config(folder.path(),
                                          {"run.require_sparse=true", "checkpoint.every=4", "checkpoint.keep=0"}),
                          run, true);
-            }).find("require_sparse"),
+            }).find("run.require_sparse: these products would run dense:\n  dw "),
             std::string::npos);
   EXPECT_EQ(file_bytes(run / "metrics.jsonl"), before);
 }

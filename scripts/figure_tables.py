@@ -251,7 +251,30 @@ def slope_gpu_steps():
     return markdown(["training step", "dense, ms", "SLoPe, ms", "times as fast", "peak bytes, of dense"], lines)
 
 
+def steps_of_methods():
+    """Whole steps of both sparse methods, on the processor and on a GPU."""
+    lines = []
+    cpu = Results("cpu.json")
+    for case in ("quickstart", "gpt2-124m"):
+        for dense in cpu.find("step_ms", "dense", case):
+            beside = [cpu.twin(dense, method) for method in ("slope", "block")]
+            lines.append([f"{model_name(dense)}, 2 cores with AVX-512", dense["config"]["precision"],
+                          *(f"{cpu.ratio(row, 'dense'):.2f}" for row in beside)])
+    ratios = {}  # of a model on the GPU: method -> ratio, from whichever file has it
+    for file in (Results("h200-slope.json"), Results("h200-block.json")):
+        for method in ("slope", "block"):
+            for row in file.find("step_ms", method):
+                config = row["config"]
+                label = (row["case"], f"{model_name(row)}, {config['layers']} layers, {config['batch']} x "
+                                      f"{config['sequence']}, H200", config["precision"])
+                ratios.setdefault(label, {})[method] = f"{file.ratio(row, 'dense'):.2f}"
+    lines += [[label, precision, found.get("slope", ""), found.get("block", "")]
+              for (_, label, precision), found in sorted(ratios.items(), key=lambda item: natural(item[0][0]))]
+    return markdown(["whole step, times as fast as dense", "precision", "`slope` 2:4", "`block`"], lines)
+
+
 TABLES = {
+    "steps-of-methods": steps_of_methods,
     "cpu-steps": cpu_steps,
     "cpu-products": lambda: cpu_ratios((("SLoPe ", "slope"), ("block ", "block")), False),
     "slope-cpu": lambda: cpu_ratios((("", "slope"),), True),

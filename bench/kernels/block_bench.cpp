@@ -3,11 +3,11 @@
 //
 //   filigree_block_bench --shape 4096x14336 --density 0.5 --json docs/results/h200-block.json
 //
-// Shapes are INPUTSxOUTPUTS, K x N of W (N, K), as those of `filigree bench matmul`. Operands are bf16, and so are the
-// outputs but dW, which is fp32 as in training, of both methods. Random data, two sets of operands in turn, launches of
-// both methods in alternating batches, medians. Beside the times it prints useful TFLOP/s (operations on kept blocks
-// alone), the error against the dense product of the expanded matrix, and the machine's ceilings in the same run: copy
-// bandwidth, and cuBLASLt at 8192 x 8192 x 8192.
+// Shapes are INPUTSxOUTPUTS, K x N of W (N, K), as those of `filigree bench matmul`. Up to 16 --tokens are decoding:
+// the forward product alone. Operands are bf16, and so are the outputs but dW, which is fp32 as in training, of both
+// methods. Random data, sets of operands in turn, launches of both methods in alternating batches, medians. Beside the
+// times it prints useful TFLOP/s (operations on kept blocks alone), the error against the dense product of the expanded
+// matrix, and the machine's ceilings in the same run: copy bandwidth, and cuBLASLt at 8192 x 8192 x 8192.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -27,7 +27,13 @@
 namespace filigree::bench {
 namespace {
 
-constexpr int kSets = 2;
+// Operands are used in turn: two sets, or, of few tokens, as many as it takes for weights to come from memory each
+// time.
+std::size_t sets_for(const BlockGrid& grid, std::int64_t tokens) {
+  constexpr std::int64_t kDecodedBytes = std::int64_t{1} << 29;  // ten times an H200's L2 cache
+  const std::int64_t bytes = grid.rows * grid.columns * 2;
+  return tokens > kDecodeTokens ? 2 : static_cast<std::size_t>(2 + kDecodedBytes / bytes);
+}
 
 class GpuMemory {
  public:
@@ -91,18 +97,18 @@ class Event {
 // Launches for about `milliseconds` and times each launch by events; the first quarter, in which the clock settles,
 // does not count. `launch` gets the number of the set of operands to use.
 template <typename Launch>
-void time_batch(Times& times, double milliseconds, Launch&& launch) {
+void time_batch(Times& times, double milliseconds, std::size_t sets, Launch&& launch) {
   Event begin, end;
   launch(0);
   begin.record();
-  for (int i = 0; i < 2; ++i) launch(i % kSets);
+  for (std::size_t i = 0; i < 2; ++i) launch(i % sets);
   end.record();
   end.wait();
   const auto launches = static_cast<std::size_t>(std::clamp(milliseconds / (end.since(begin) / 2.0), 8.0, 4000.0));
   std::vector<Event> events(launches + 1);
   events[0].record();
   for (std::size_t i = 0; i < launches; ++i) {
-    launch(static_cast<int>(i % kSets));
+    launch(i % sets);
     events[i + 1].record();
   }
   events.back().wait();
@@ -141,7 +147,7 @@ struct Layer {
   BlockLists host;
   GpuMemory row_start, row_entries, column_start, column_entries, gradient_tiles;
   DeviceBlockLists lists;
-  std::array<GpuMemory, kSets> x, dy, weight, values, out_tokens, out_weight;
+  std::vector<GpuMemory> x, dy, weight, values, out_tokens, out_weight;
   GpuMemory workspace;
 
   Layer(const BlockGrid& grid_, std::int64_t tokens_, double density)
@@ -161,7 +167,9 @@ struct Layer {
              .blocks = host.blocks(),
              .gradient_tile_count = static_cast<std::int64_t>(host.gradient_tiles.size())};
     const std::int64_t wide = std::max(grid.rows, grid.columns);
-    for (std::size_t i = 0; i < kSets; ++i) {
+    for (std::vector<GpuMemory>* operand : {&x, &dy, &weight, &values, &out_tokens, &out_weight})
+      operand->resize(sets_for(grid, tokens));
+    for (std::size_t i = 0; i < x.size(); ++i) {
       const auto seed = static_cast<std::uint32_t>(10 * i);
       x[i] = random_memory(tokens * grid.columns, seed + 1);
       dy[i] = random_memory(tokens * grid.rows, seed + 2);
@@ -258,8 +266,8 @@ double copy_bandwidth() {
   const std::size_t bytes = std::size_t{4} << 30;
   const GpuMemory from(bytes), to(bytes);
   Times times;
-  time_batch(times, 30.0,
-             [&](int) { check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice)); });
+  time_batch(times, 30.0, 1,
+             [&](std::size_t) { check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice)); });
   return 2.0 * static_cast<double>(bytes) / times.median() * 1e-9;
 }
 
@@ -269,7 +277,7 @@ double dense_ceiling() {
   const DenseOperands operands{c.data(), a.data(), b.data()};
   const DenseProduct product(Product::forward, n, n, n, operands, nullptr);
   Times times;
-  time_batch(times, 100.0, [&](int) { product.run(operands, nullptr); });
+  time_batch(times, 100.0, 1, [&](std::size_t) { product.run(operands, nullptr); });
   return 2.0 * static_cast<double>(n * n * n) / times.median() * 1e-9;
 }
 
@@ -305,15 +313,16 @@ void run(const Options& options, const std::string& command) {
       weights.density = density;
       const std::string method = row_method("block", weights, true);
       for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient}) {
+        if (options.tokens <= kDecodeTokens && product != Product::forward) continue;  // decoding
         const DenseProduct dense(product, options.tokens, grid.rows, grid.columns, layer.dense(product, 0), nullptr);
         const BlockPlan plan = layer.plan(product, gpu);
         const double error = layer.error(product, plan, dense);
         Times dense_times, block_times;
         for (int round = 0; round < options.rounds; ++round) {
-          time_batch(dense_times, options.batch_ms,
-                     [&](int set) { dense.run(layer.dense(product, static_cast<std::size_t>(set)), nullptr); });
-          time_batch(block_times, options.batch_ms,
-                     [&](int set) { layer.run(product, plan, static_cast<std::size_t>(set)); });
+          time_batch(dense_times, options.batch_ms, layer.x.size(),
+                     [&](std::size_t set) { dense.run(layer.dense(product, set), nullptr); });
+          time_batch(block_times, options.batch_ms, layer.x.size(),
+                     [&](std::size_t set) { layer.run(product, plan, set); });
         }
         const double operations = 2e-9 * static_cast<double>(options.tokens) * static_cast<double>(grid.rows) *
                                   static_cast<double>(grid.columns);

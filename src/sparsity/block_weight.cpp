@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "kernels/block/block_mask.h"
 #include "kernels/block/block_pack.h"
+#include "kernels/block/block_plan.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "sparsity/random_operand.h"
@@ -52,11 +53,30 @@ BlockMatrix BlockWeight::matrix_of(const Tensor& values) const {
            .gradient_tile_count = gradient_tiles_.view().shape[0]}};
 }
 
+Backend BlockWeight::forward_backend(const Device& device, const Tensor& x) const {
+  // The choice was made for a batch. A few rows, as in decoding, read the kept blocks and nothing else, whichever these
+  // are.
+  const bool few = x.shape[0] <= kDecodeTokens && (!device.is_cuda() || spec_.dtype == DType::bf16);
+  return few ? Backend::sparse : forward_backend_;
+}
+
 void BlockWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
-  // The choice was made for a batch. A few rows, as in decoding, read the kept blocks and nothing else.
-  constexpr std::int64_t kFewRows = 16;
-  const bool few = !device.is_cuda() && x.count() / spec_.inputs <= kFewRows;
-  forward_product(device, few ? Backend::sparse : forward_backend_, y, x, bias);
+  forward_product(device, forward_backend(device, x), y, x, bias);
+}
+
+bool BlockWeight::forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z,
+                                    const Tensor& x, const Tensor& bias) {
+  if (forward_backend(device, x) != Backend::sparse) return false;
+  block_product(device,
+                {.y = y, .x = x, .weight = matrix(), .bias = bias, .activation = activation, .pre_activation = z});
+  return true;
+}
+
+bool BlockWeight::input_gradient_activated(Device& device, Activation activation, const Tensor& dz, const Tensor& dy,
+                                           const Tensor& z) {
+  if (dx_backend_ != Backend::sparse) return false;
+  block_product_dx(device, {.dx = dz, .dy = dy, .weight = matrix(), .activation = activation, .pre_activation = z});
+  return true;
 }
 
 void BlockWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {

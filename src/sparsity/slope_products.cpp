@@ -6,33 +6,34 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/nm/nm_cusparselt.h"
 #include "kernels/nm/nm_pack.h"
-#include "sparsity/gradient_band.h"
+#include "sparsity/product_shapes.h"
 #include "sparsity/random_operand.h"
 #include "sparsity/slope_weight.h"
 
 namespace filigree {
 namespace {
 
-// Whether the sparse kernel can compute this very product: always on the CPU; on a GPU when a plan was made for it.
+// Up to this many, as in decoding, a product reads the compressed weights and nothing else, whatever a plan chose.
+constexpr std::int64_t kFewTokens = 16;
+
+// Whether the sparse kernel can compute this very product: always on the CPU; on a GPU when a plan was made for it, or
+// with few tokens.
 bool serves(Device& device, const NmMatmulArgs& args) {
-  if constexpr (kBuiltWithCuda) {
-    if (device.is_cuda()) {
-      const NmMatrix& weight = args.weight;
-      if (weight.metadata.empty()) return false;
-      const cuda::CusparseltShape shape{weight.rows, weight.columns, args.x.shape[0]};
-      return cuda::cusparselt_planned(device, shape).algorithm >= 0;
-    }
-  }
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::nm_matmul_serves(device, args);
   return true;
 }
 
 }  // namespace
 
 void SlopeWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
-  // The choice was made for a batch. A few rows, as in decoding, read the compressed weights and nothing else.
-  constexpr std::int64_t kFewRows = 16;
-  const bool few = !device.is_cuda() && x.count() / spec_.inputs <= kFewRows;
-  multiply(device, few ? Backend::sparse : forward_backend_, {.y = y, .x = x, .weight = row_pruned(), .bias = bias});
+  const NmMatmulArgs args{.y = y, .x = x, .weight = row_pruned(), .bias = bias};
+  if (x.shape[0] <= kFewTokens)
+    multiply(device, Backend::sparse, args);
+  else if (device.is_cuda() && spec_.mode == Mode::inference)
+    infer(device, args);
+  else
+    multiply(device, forward_backend_, args);
 }
 
 void SlopeWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
@@ -53,6 +54,45 @@ void SlopeWeight::multiply(Device& device, Backend backend, const NmMatmulArgs& 
   const Tensor dense{device.scratch(Scratch::layer, bytes), spec_.dtype, shape};
   nm_expand(device, dense, args.weight);
   matmul(device, {.y = args.y, .a = args.x, .b = dense, .bias = args.bias, .transpose_b = true, .scale = args.scale});
+}
+
+// The rows behind the tokens are whatever lies in scratch memory: no other row depends on them.
+void SlopeWeight::infer(Device& device, const NmMatmulArgs& args) {
+  const std::int64_t tokens = args.x.shape[0], padded = padded_tokens(tokens);
+  const bool dense = padded == planned_tokens_ && forward_backend_ == Backend::dense;
+  if (dense || !planned_for_inference(device, padded, !args.bias.empty()))
+    return multiply(device, Backend::dense, args);
+  if (padded == tokens) return nm_matmul(device, args);
+  const Shape x_shape{padded, spec_.inputs}, y_shape{padded, spec_.outputs};
+  const std::size_t element = size_of(spec_.dtype), x_bytes = static_cast<std::size_t>(x_shape.count()) * element,
+                    y_bytes = static_cast<std::size_t>(y_shape.count()) * element;  // x's: a multiple of 1024
+  auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::layer, x_bytes + y_bytes));
+  NmMatmulArgs whole = args;
+  whole.x = {scratch, spec_.dtype, x_shape};
+  whole.y = {scratch + x_bytes, spec_.dtype, y_shape};
+  device.copy(whole.x.slice(0, tokens), args.x);
+  nm_matmul(device, whole);
+  device.copy(args.y, whole.y.slice(0, tokens));
+}
+
+bool SlopeWeight::planned_for_inference(Device& device, std::int64_t tokens, bool bias) {
+  if constexpr (kBuiltWithCuda) {
+    const NmMatrix weight = row_pruned();
+    if (weight.metadata.empty()) return false;
+    cuda::CusparseltPlanned planned = cuda::cusparselt_planned(device, {weight.rows, weight.columns, tokens});
+    if (!planned.asked || (bias && !planned.bias_asked)) {
+      const Random random(spec_.seed, RandomPurpose::benchmark, fnv1a32(spec_.name));
+      RandomOperand x(device, random, spec_.dtype, {tokens, spec_.inputs});
+      RandomOperand y(device, random, spec_.dtype, {tokens, spec_.outputs});
+      RandomOperand biases(device, random, DType::f32, {spec_.outputs});
+      planned = cuda::cusparselt_plan(
+          device, {.y = y.get(), .x = x.get(), .weight = weight, .bias = bias ? biases.get() : Tensor{}},
+          cuda::kUsualAlgorithm);
+    }
+    if (planned.algorithm >= 0) return true;
+    refusal_ = planned.refusal;
+  }
+  return false;
 }
 
 void SlopeWeight::gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x,
@@ -111,6 +151,11 @@ std::optional<int> SlopeWeight::ready(Device& device, const PlanTable& table, co
 }
 
 void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
+  if (device.is_cuda() && spec_.mode == Mode::inference) {
+    if (tokens <= kFewTokens) return;
+    tokens = padded_tokens(tokens);
+    planned_tokens_ = tokens;
+  }
   const Random random(spec_.seed, RandomPurpose::benchmark, fnv1a32(spec_.name));
   RandomOperand x(device, random, spec_.dtype, {tokens, spec_.inputs});
   RandomOperand y(device, random, spec_.dtype, {tokens, spec_.outputs});

@@ -46,7 +46,11 @@ SlopeWeight::SlopeWeight(Device& device, const LinearSpec& spec)
                .decay = true,
                .room = metadata_room(device, spec, spec.outputs, spec.inputs, refusal_, slow_packing_)},
               spec.mode) {
-  if (device.is_cuda()) forward_backend_ = dx_backend_ = dw_backend_ = Backend::dense;
+  if (device.is_cuda()) {
+    const bool unplanned = spec.mode == Mode::inference && values_.options().room > 0;
+    forward_backend_ = unplanned ? Backend::sparse : Backend::dense;
+    dx_backend_ = dw_backend_ = Backend::dense;
+  }
   const Pattern pattern = spec.pattern;
   require(spec.inputs % pattern.of == 0, spec.name + ": inputs are no multiple of the pattern");
   Memory& memory = device.memory();

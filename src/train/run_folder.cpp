@@ -26,7 +26,7 @@ bool is_leftover(const fs::path& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path path, bool resume) : path_(std::move(path)) {
+RunFolder::RunFolder(fs::path path, bool resume, const FolderKind& kind) : path_(std::move(path)) {
   if (is_leftover(path_)) {
     created_ = true;
     lock();
@@ -34,8 +34,9 @@ RunFolder::RunFolder(fs::path path, bool resume) : path_(std::move(path)) {
   }
   if (fs::exists(path_)) {
     require_user(resume, path_.string() + ": exists already; continue that run with --resume, or choose another --out");
-    require_user(fs::is_directory(path_) && fs::exists(path_ / "config.toml"),
-                 path_.string() + ": exists, but is no run (it has no config.toml); choose another --out");
+    require_user(
+        fs::is_directory(path_) && fs::exists(path_ / kind.marker),
+        path_.string() + ": exists, but is no " + kind.name + " (it has no " + kind.marker + "); choose another --out");
     kept_ = true;
     lock();
     return;

@@ -50,7 +50,10 @@ std::string describe_method(const Config& config) {
 }  // namespace
 
 Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
-    : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
+    : config_(std::move(config)),
+      console_(console),
+      announces_(options.announce),
+      folder_(options.run, options.resume) {
   device_ = Device::named(config_.run.device, config_.run.threads);
   device_->set_deterministic(config_.run.deterministic);
   if (const auto processors = static_cast<int>(std::thread::hardware_concurrency());
@@ -209,7 +212,7 @@ TrainOutcome Trainer::run() {
   metrics_ = std::make_unique<MetricsWriter>(folder_.path() / "metrics.jsonl");
   evaluations_ = std::make_unique<MetricsWriter>(folder_.path() / "eval.jsonl");
   write_summary();
-  announce();
+  if (announces_) announce();
   const std::int64_t checkpoint_every = checkpoint_interval(config_, val_view_.has_value());
   for (std::int64_t step = first_step_; step < steps; ++step) {
     change_phase(step);
@@ -225,7 +228,7 @@ TrainOutcome Trainer::run() {
     const bool stop = interrupt_requested();
     if (last || stop || done % checkpoint_every == 0) save_checkpoint(done);
     if (stop && !last) {
-      console_.note("interrupted after step " + std::to_string(done) + "; go on with --resume");
+      console_.note("interrupted after step " + std::to_string(done));
       return TrainOutcome::interrupted;
     }
   }
@@ -264,10 +267,10 @@ void Trainer::train_step(std::int64_t step) {
         "step " + std::to_string(step + 1) + ": the " + (std::isfinite(loss) ? "gradient" : "loss") + " is not finite";
     const std::string advice = "; a lower train.lr, more train.warmup or a smaller train.clip may help";
     if (config_.train.on_nonfinite == "stop")
-      throw Error(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
+      throw Diverged(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
     if (++skipped_ >= kSkippedLimit)
-      throw Error(what + ", as in the " + std::to_string(kSkippedLimit - 1) + " steps before it: the run has diverged" +
-                  advice);
+      throw Diverged(what + ", as in the " + std::to_string(kSkippedLimit - 1) +
+                     " steps before it: the run has diverged" + advice);
     console_.warn(what + "; the step is skipped");
   }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "data/loader.h"
 #include "data/training_data.h"
 #include "model/transformer.h"
@@ -20,6 +21,13 @@ namespace filigree {
 struct TrainOptions {
   std::filesystem::path run;  // the run's folder
   bool resume = false;        // without it, an existing folder is refused
+  bool announce = true;       // print the start-up block
+};
+
+// Loss or gradient are not finite and stay so: the run is lost, but nothing else is wrong.
+class Diverged : public Error {
+ public:
+  using Error::Error;
 };
 
 enum class TrainOutcome { finished, already_finished, interrupted };
@@ -31,7 +39,8 @@ class Trainer {
   Trainer(Config config, const TrainOptions& options, Console& console);
 
   // Runs to train.steps, or until a signal asks to stop: then the step is finished and a checkpoint written. Throws
-  // Error when the loss or a gradient is not finite (train.on_nonfinite = "stop"); the last checkpoint stays as it was.
+  // Diverged when the loss or a gradient is not finite (train.on_nonfinite = "stop"); the last checkpoint stays as it
+  // was.
   TrainOutcome run();
 
   const Device& device() const { return *device_; }
@@ -57,6 +66,7 @@ class Trainer {
 
   Config config_;
   Console& console_;
+  bool announces_;
   RunFolder folder_;
   std::int64_t first_step_ = 0;
   std::int64_t sparse_start_ = 0, adapter_start_ = 0;  // steps at which the phases begin, or began

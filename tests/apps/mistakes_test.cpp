@@ -78,6 +78,17 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"no_such_gpu", tiny({"run.device=cuda"}), {"run.device", "cuda"}},
         Mistake{"eval_nothing", {"eval", "nowhere"}, {"nowhere"}},
         Mistake{"eval_no_run", {"eval", "existing"}, {"existing", "neither a run"}},
+        Mistake{"eval_task", {"eval", "existing", "--task", "blip"}, {"--task: blip", "perplexity, blimp"}},
+        Mistake{
+            "tune_rate", {"tune", "configs/tiny-slope.toml", "--lr", "1e-3,0", "--out", "out"}, {"--lr: 0", "above 0"}},
+        Mistake{"tune_no_rates", {"tune", "configs/tiny-slope.toml", "--out", "out"}, {"--lr"}},
+        Mistake{"tune_not_its_folder",
+                {"tune", "configs/tiny-slope.toml", "--lr", "1e-3", "--out", "existing"},
+                {"existing", "no folder of filigree tune", "another --out"}},
+        Mistake{"tune_missing_text",
+                {"tune", "configs/tiny-slope.toml", "--lr", "1e-3", "--out", "out", "--set", "data.train=nowhere.txt"},
+                {"--set: data.train", "nowhere.txt"}},
+        Mistake{"tune_missing_config", {"tune", "nowhere.toml", "--lr", "1e-3", "--out", "out"}, {"nowhere.toml"}},
         Mistake{"generate_nothing", {"generate", "nowhere", "--prompt", "x"}, {"nowhere"}},
         Mistake{
             "prepare_missing", {"prepare", "--text", "nowhere", "--tokenizer", "bytes", "--out", "out"}, {"nowhere"}},

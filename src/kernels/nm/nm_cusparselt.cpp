@@ -96,15 +96,15 @@ CusparseltPlanned cusparselt_plan(Device& device, const NmMatmulArgs& args, int 
   return cusparselt_planned(device, shape_of(args));
 }
 
-void nm_matmul(Device& device, const NmMatmulArgs& args) {
+void cusparselt_matmul(Device& device, const NmMatmulArgs& args) {
   const State& state = state_of(device);
   const auto found = state.plans.find(shape_of(args));
   require(!args.weight.metadata.empty() && found != state.plans.end() && found->second.plain,
-          "nm_matmul: on a GPU a product of this shape needs metadata and a plan (cusparselt_plan)");
+          "cusparselt_matmul: a product of this shape needs metadata and a plan (cusparselt_plan)");
   const Tensor& values = args.weight.values;
   require(
       static_cast<std::byte*>(values.data) + values.bytes() == args.weight.metadata.data && args.y.dtype == DType::bf16,
-      "nm_matmul: on a GPU the metadata must lie behind the values, and y be bf16");
+      "cusparselt_matmul: the metadata must lie behind the values, and y be bf16");
   const Plans& plans = found->second;
   NmMatmulArgs rest = args;
   if (!args.bias.empty() && !plans.biased) {

@@ -52,10 +52,13 @@ CusparseltPlanned cusparselt_planned(Device& device, const CusparseltShape& shap
 
 inline constexpr int kFastestAlgorithm = -1;  // timed
 inline constexpr int kUsualAlgorithm = -2;    // not timed: the one that is fastest nearly everywhere, else the default
-// Makes the plan of nm_matmul for args' shapes, unless there is one. The operands are multiplied: x should be random,
-// y is overwritten. `algorithm`: one of the library's, or one of the above. The host waits.
-// With a bias, products with one are planned too: it is then added by the product, which rounds it to bf16; without
-// such a plan it is written to y first.
+// Makes the plan of cusparselt_matmul for args' shapes, unless there is one. The operands are multiplied: x should be
+// random, y is overwritten. `algorithm`: one of the library's, or one of the above. The host waits. With a bias,
+// products with one are planned too: it is then added by the product, which rounds it to bf16; without such a plan it
+// is written to y first.
 CusparseltPlanned cusparselt_plan(Device& device, const NmMatmulArgs& args, int algorithm);
+
+// nm_matmul (nm_matmul.h) of a shape that has a plan.
+void cusparselt_matmul(Device& device, const NmMatmulArgs& args);
 
 }  // namespace filigree::cuda

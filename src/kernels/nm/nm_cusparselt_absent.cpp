@@ -33,8 +33,8 @@ CusparseltPlanned cusparselt_plan(Device&, const NmMatmulArgs&, int) {
   return {.refusal = kAbsent};
 }
 
-void nm_matmul(Device&, const NmMatmulArgs&) {
-  throw Error(std::string("nm_matmul: ") + kAbsent);
+void cusparselt_matmul(Device&, const NmMatmulArgs&) {
+  throw Error(kAbsent);
 }
 
 }  // namespace filigree::cuda

@@ -37,18 +37,31 @@ void CusparseltPacking::describe(Matrix& matrix, std::int64_t rows, std::int64_t
   if (matrix.metadata != metadata) matrix.order_unknown = "cuSPARSELt pads this shape's metadata";
 }
 
-// The library's metadata for a mask, in scratch memory. It is given ones in place of the values, for it gives entries
-// that are zero no place.
-Tensor CusparseltPacking::compress_by_library(Device& device, const Matrix& matrix, const Tensor& mask,
-                                              Shape shape) const {
+CusparseltPacking::Room CusparseltPacking::Room::made(Device& device, const Matrix& matrix, const Shape& shape) {
+  Room room;
+  room.owned_ones = device.memory().tensor(Purpose::workspace, DType::bf16, shape);
+  room.owned_out = device.memory().allocate(Purpose::workspace, matrix.workspace_begin() + matrix.workspace);
+  room.ones = room.owned_ones;
+  room.out = static_cast<std::byte*>(room.owned_out.data());
+  return room;
+}
+
+CusparseltPacking::Room CusparseltPacking::Room::scratch(Device& device, const Matrix& matrix, const Shape& shape) {
+  Room room;
   const auto bytes = static_cast<std::size_t>(shape.count()) * sizeof(bf16);
-  const Tensor ones{device.scratch(Scratch::layer, bytes), DType::bf16, shape};
-  write_ones(device, ones, mask);
-  const std::size_t place = (matrix.compressed + 255) / 256 * 256;
-  auto* out = static_cast<std::byte*>(device.scratch(Scratch::kernel, place + matrix.workspace));
-  library_.check(library_.compress(&handle_, &matrix.descriptor, 1, CUSPARSE_OPERATION_NON_TRANSPOSE, ones.data, out,
-                                   out + place, device.stream()));
-  return {out + (matrix.compressed - matrix.metadata), DType::u8, {static_cast<std::int64_t>(matrix.metadata)}};
+  room.ones = {device.scratch(Scratch::layer, bytes), DType::bf16, shape};
+  room.out = static_cast<std::byte*>(device.scratch(Scratch::kernel, matrix.workspace_begin() + matrix.workspace));
+  return room;
+}
+
+// The library's metadata for a mask, in `room`. It is given ones in place of the values, for it gives entries that are
+// zero no place.
+Tensor CusparseltPacking::compress_by_library(Device& device, const Matrix& matrix, const Tensor& mask,
+                                              const Room& room) const {
+  write_ones(device, room.ones, mask);
+  library_.check(library_.compress(&handle_, &matrix.descriptor, 1, CUSPARSE_OPERATION_NON_TRANSPOSE, room.ones.data,
+                                   room.out, room.out + matrix.workspace_begin(), device.stream()));
+  return {room.out + (matrix.compressed - matrix.metadata), DType::u8, {static_cast<std::int64_t>(matrix.metadata)}};
 }
 
 // For each group of the small matrix's metadata, its number; empty when that is not what was spelled.
@@ -56,12 +69,13 @@ std::vector<std::uint32_t> CusparseltPacking::spelled_numbers(Device& device, co
   constexpr auto kGroups = static_cast<std::size_t>(kLearnedRows * kLearnedColumns / kGroupEntries);
   if (!matrix.refusal.empty() || matrix.metadata != kGroups / 2) return {};
   const OwnedTensor mask = new_mask(device, {kLearnedRows, kLearnedColumns});
+  const Room room = Room::made(device, matrix, {kLearnedRows, kLearnedColumns});
   std::vector<std::uint8_t> metadata(matrix.metadata);
   std::vector<std::uint32_t> numbers(kGroups, 0);
   std::uint32_t divisor = 1;
   for (int digit = 0; digit < kLearnedDigits; ++digit, divisor *= kGroupPatterns) {
     write_spelled(device, mask, divisor);
-    device.copy_to_host(metadata.data(), compress_by_library(device, matrix, mask, {kLearnedRows, kLearnedColumns}));
+    device.copy_to_host(metadata.data(), compress_by_library(device, matrix, mask, room));
     for (std::size_t group = 0; group < kGroups; ++group) {
       const int pattern = pattern_of_metadata(metadata[group / 2] >> 4 * (group % 2) & 15u);
       if (pattern < 0) return {};
@@ -95,7 +109,8 @@ std::string CusparseltPacking::check_order(Device& device, const Matrix& matrix,
   const OwnedTensor ours =
       device.memory().tensor(Purpose::workspace, DType::u8, {static_cast<std::int64_t>(matrix.metadata)});
   write_metadata(device, ours, mask, shape[1], *tiles_, static_cast<const std::uint16_t*>(places_.view().data));
-  const std::uint64_t wrong = differing_words(device, ours, compress_by_library(device, matrix, mask, shape));
+  const Room room = Room::made(device, matrix, shape);
+  const std::uint64_t wrong = differing_words(device, ours, compress_by_library(device, matrix, mask, room));
   if (wrong == 0) return "";
   return "cuSPARSELt's order of metadata is another one for this shape (" + std::to_string(wrong) + " words differ)";
 }
@@ -119,7 +134,8 @@ void CusparseltPacking::pack(Device& device, const NmMatrix& matrix, bool by_lib
                    static_cast<const std::uint16_t*>(places_.view().data));
     return;
   }
-  device.copy(matrix.metadata, compress_by_library(device, known, matrix.mask, {matrix.rows, matrix.columns}));
+  const Room room = Room::scratch(device, known, {matrix.rows, matrix.columns});
+  device.copy(matrix.metadata, compress_by_library(device, known, matrix.mask, room));
 }
 
 }  // namespace filigree::cuda

@@ -22,6 +22,8 @@ class CusparseltPacking {
     cusparseLtMatDescriptor_t descriptor{};
     std::size_t compressed = 0, workspace = 0;  // bytes that the library's compression writes and needs
     std::size_t metadata = 0;                   // of `compressed`: what lies behind the values
+
+    std::size_t workspace_begin() const { return (compressed + 255) / 256 * 256; }
   };
 
   // Both outlive this.
@@ -37,11 +39,22 @@ class CusparseltPacking {
   void pack(Device& device, const NmMatrix& matrix, bool by_library);
 
  private:
+  // Memory for the library's compression: its own, or the device's scratch memory, which stays.
+  struct Room {
+    Tensor ones;               // (rows, columns) bf16
+    std::byte* out = nullptr;  // compressed, and the library's workspace
+    OwnedTensor owned_ones;
+    Buffer owned_out;
+
+    static Room made(Device& device, const Matrix& matrix, const Shape& shape);
+    static Room scratch(Device& device, const Matrix& matrix, const Shape& shape);
+  };
+
   void describe(Matrix& matrix, std::int64_t rows, std::int64_t columns) const;
   std::vector<std::uint32_t> spelled_numbers(Device& device, const Matrix& matrix) const;
   void learn_order(Device& device);
   std::string check_order(Device& device, const Matrix& matrix, Shape shape);
-  Tensor compress_by_library(Device& device, const Matrix& matrix, const Tensor& mask, Shape shape) const;
+  Tensor compress_by_library(Device& device, const Matrix& matrix, const Tensor& mask, const Room& room) const;
 
   const CusparseltLibrary& library_;
   const cusparseLtHandle_t& handle_;

@@ -159,8 +159,8 @@ TEST_F(NmCusparselt, WhatIsNotServedIsRefusedWithAReason) {
   EXPECT_EQ(cuda::cusparselt_refuses(gpu(), 192, 320, kPattern, DType::bf16), "");
   const OwnedNm host(cpu(), DType::bf16, 64, 64, kPattern, 1);
   const Packed device = packed(host.view);
-  const OwnedTensor x = on_gpu(random_tensor(cpu(), DType::bf16, {7, 64}, 2));
-  const OwnedTensor y = gpu().memory().tensor(Purpose::workspace, DType::bf16, {7, 64});
+  const OwnedTensor x = on_gpu(random_tensor(cpu(), DType::bf16, {21, 64}, 2));
+  const OwnedTensor y = gpu().memory().tensor(Purpose::workspace, DType::bf16, {21, 64});
   const cuda::CusparseltPlanned plan =
       cuda::cusparselt_plan(gpu(), {.y = y, .x = x, .weight = device.view}, cuda::kFastestAlgorithm);
   EXPECT_EQ(plan.algorithm, -1) << "the library takes whole 16 bytes of tokens";

@@ -1,6 +1,7 @@
-#include "sparsity/gradient_band.h"
+#include "sparsity/product_shapes.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace filigree {
@@ -38,6 +39,12 @@ std::int64_t gradient_band(std::int64_t outputs, std::int64_t inputs, int multip
     best = rows;
   }
   return best;
+}
+
+std::int64_t padded_tokens(std::int64_t tokens) {
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(tokens)));
+  const std::int64_t unit = std::max<std::int64_t>(8, power / 8);
+  return ceil_div(tokens, unit) * unit;
 }
 
 }  // namespace filigree

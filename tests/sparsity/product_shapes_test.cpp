@@ -1,6 +1,9 @@
-#include "sparsity/gradient_band.h"
+#include "sparsity/product_shapes.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
 
 namespace filigree {
 namespace {
@@ -39,6 +42,21 @@ TEST(GradientBand, WavesOfLargeOnesAreFull) {
   constexpr std::int64_t kShapes[][3] = {{5120, 5120, 7}, {15360, 5120, 19}, {20480, 5120, 25}, {5120, 20480, 25}};
   for (const auto& [outputs, inputs, waves] : kShapes)
     EXPECT_LE(waves_of(outputs, inputs, gradient_band(outputs, inputs, kH200)), waves) << outputs << " x " << inputs;
+}
+
+TEST(PaddedTokens, AreFewAndNotMuchMore) {
+  std::set<std::int64_t> numbers;
+  for (std::int64_t tokens = 17; tokens <= 2048; ++tokens) {
+    const std::int64_t padded = padded_tokens(tokens);
+    ASSERT_GE(padded, tokens);
+    ASSERT_EQ(padded % 8, 0) << tokens;
+    ASSERT_LE(padded, std::max(tokens + 7, tokens + tokens / 8)) << tokens;
+    ASSERT_EQ(padded_tokens(padded), padded) << "a plan for the padded number serves it";
+    numbers.insert(padded);
+  }
+  EXPECT_LE(numbers.size(), 8u * 7u);
+  for (const std::int64_t whole : {24, 512, 640, 1024, 1536, 2048}) EXPECT_EQ(padded_tokens(whole), whole);
+  EXPECT_EQ(padded_tokens(1025), 1152);
 }
 
 }  // namespace

@@ -166,11 +166,13 @@ void run_step(const Options& options) {
   const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)
-    append(rows, benchmark_step({.name = options.model,
-                                 .config = model_config(options, precision),
-                                 .methods = options.methods,
-                                 .batch = options.batch,
-                                 .repeats = options.repeats}));
+    append(rows,
+           benchmark_step({.name = options.model,
+                           .config = model_config(options, precision),
+                           .methods = options.methods,
+                           .batch = options.batch,
+                           .repeats = options.repeats,
+                           .note = [](const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); }}));
   publish(options, *device, rows);
 }
 

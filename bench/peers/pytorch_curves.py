@@ -85,7 +85,7 @@ def train(weights, shape, tokens, precision, compiled, device):
 def main():
     parser = argparse.ArgumentParser(description="Loss curves of filigree and PyTorch from the same start.")
     parser.add_argument("--curves", required=True, help="the program filigree_curves")
-    parser.add_argument("--case", choices=list(CASES), default="gpt2-124m")
+    parser.add_argument("--case", choices=[case for case in CASES if case.startswith("gpt2")], default="gpt2-124m")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--vocab", type=int, default=50304)
     parser.add_argument("--batch", type=int, default=8)

@@ -2,6 +2,7 @@
 // it. All costs are in.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct StepBenchmark {
   std::vector<std::string> methods;  // as named_method.h reads them; "dense" first: the others stand beside it
   std::int64_t batch = 4;            // sequences of the model's context in a step
   int repeats = 5;
+  std::function<void(const std::string&)> note = {};  // told what the user should know besides
 };
 
 // Rows step_ms, tokens_per_s, model_tflops (the dense model's operations, in 10^12 a second) and peak_bytes (weights to

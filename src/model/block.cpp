@@ -4,6 +4,14 @@
 #include "kernels/rotary/rotary.h"
 
 namespace filigree {
+namespace {
+
+// What the derivative of gelu or relu is computed from: relu's follows from its output.
+const Tensor& pre_activation(const BlockActivations& kept) {
+  return kept.up.empty() ? kept.hidden : kept.up;
+}
+
+}  // namespace
 
 Norm::Norm(Device& device, const std::string& name, NormKind kind, std::int64_t width, double epsilon, Mode mode)
     : kind_(kind),
@@ -103,7 +111,7 @@ void Block::mlp_forward(Device& device, const BlockActivations& kept, const Tens
     up_->forward(device, kept.up, kept.normed2);
     activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
   } else {
-    up_->forward_activated(device, activation_, kept.hidden, kept.up, kept.normed2);
+    up_->forward_activated(device, activation_, kept.hidden, pre_activation(kept), kept.normed2);
   }
   down_->forward(device, branch, kept.hidden);
 }
@@ -133,7 +141,7 @@ void Block::backward(Device& device, const Activations& activations, const Block
   }
   const bool renorm = activations.recompute() == Recompute::activation || activations.recompute() == Recompute::norm;
   if (renorm) norm2_.forward(device, kept.normed2, {}, {}, {}, kept.sum2, {});
-  if (activations.recompute() == Recompute::activation)
+  if (activations.recompute() == Recompute::activation && activation_ != Activation::relu)
     activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
 
   Tensor dup = activations.wide_gradient(device, tokens, kept.hidden.shape[-1]);
@@ -143,7 +151,7 @@ void Block::backward(Device& device, const Activations& activations, const Block
     down_->backward(device, dhidden, dsum, kept.hidden, accumulate);
     activation_backward(device, {.kind = activation_, .dx = dup, .dy = dhidden, .x = kept.up});
   } else {
-    down_->backward_activated(device, activation_, dup, dsum, kept.hidden, kept.up, accumulate);
+    down_->backward_activated(device, activation_, dup, dsum, kept.hidden, pre_activation(kept), accumulate);
   }
   const Tensor dnormed = activations.narrow_gradient(tokens, dsum.shape[-1]);
   up_->backward(device, dnormed, dup, kept.normed2, accumulate);

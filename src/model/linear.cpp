@@ -28,7 +28,7 @@ void Linear::backward(Device& device, const Tensor& dx, const Tensor& dy, const 
 void Linear::forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z,
                                const Tensor& x) {
   if (!adapter_ && weight_->forward_activated(device, activation, y, z, x, bias_values())) return;
-  forward(device, z, x);
+  forward(device, z, x);  // relu's z is y
   activation_forward(device, {.kind = activation, .y = y, .x = z});
 }
 

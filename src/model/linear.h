@@ -26,7 +26,7 @@ class Linear {
   void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate);
   // The same of a layer beside an activation a, gelu or relu, in one product where the weight can. Before it: z (T, N)
   // is the layer's output and y (T, N) = a(z). Behind it: the layer's input is x (T, K) = a(z), and dz (T, K) takes
-  // dx's place.
+  // dx's place. Of relu nothing but y is kept: its z is y, before it as behind it.
   void forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z, const Tensor& x);
   void backward_activated(Device& device, Activation activation, const Tensor& dz, const Tensor& dy, const Tensor& x,
                           const Tensor& z, bool accumulate);

@@ -67,8 +67,9 @@ void BlockWeight::forward(Device& device, const Tensor& y, const Tensor& x, cons
 bool BlockWeight::forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z,
                                     const Tensor& x, const Tensor& bias) {
   if (forward_backend(device, x) != Backend::sparse) return false;
+  const Tensor kept = activation == Activation::relu ? Tensor{} : z;
   block_product(device,
-                {.y = y, .x = x, .weight = matrix(), .bias = bias, .activation = activation, .pre_activation = z});
+                {.y = y, .x = x, .weight = matrix(), .bias = bias, .activation = activation, .pre_activation = kept});
   return true;
 }
 

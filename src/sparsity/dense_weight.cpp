@@ -30,14 +30,14 @@ void DenseWeight::input_gradient(Device& device, const Tensor& dx, const Tensor&
 
 bool DenseWeight::forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z,
                                     const Tensor& x, const Tensor& bias) {
-  if (activation != Activation::gelu) return false;
+  const bool gelu = activation == Activation::gelu;
   matmul(device, {.y = y,
                   .a = x,
                   .b = weight_->values(),
                   .bias = bias,
                   .transpose_b = true,
-                  .epilogue = Epilogue::gelu_forward,
-                  .pre_activation = z});
+                  .epilogue = gelu ? Epilogue::gelu_forward : Epilogue::relu_forward,
+                  .pre_activation = gelu ? z : Tensor{}});
   return true;
 }
 

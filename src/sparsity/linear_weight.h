@@ -94,6 +94,7 @@ class LinearWeight {
   // epilogues, block_products.h); the others return false and have done nothing.
   //   z (T, N) = x · Wᵀ + bias,  y (T, N) = a(z)
   //   dz (T, K) = (dy · W) · a'(z)                  z (T, K): what the layer's input is the activation of
+  // relu's derivative follows from its output: its z is y (the same array), and relu(z) in the second form.
   virtual bool forward_activated(Device& /*device*/, Activation /*activation*/, const Tensor& /*y*/,
                                  const Tensor& /*z*/, const Tensor& /*x*/, const Tensor& /*bias*/) {
     return false;

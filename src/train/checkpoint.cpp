@@ -77,6 +77,8 @@ std::string state_json(const CheckpointState& state, const fs::path& folder) {
                {"threads", state.threads},
                {"tokenizer", state.tokenizer},
                {"backends", state.backends},
+               {"dense_products",
+                {{"made_by", state.dense_products.made_by}, {"algorithms", Json(state.dense_products.entries)}}},
                {"files", files}};
   return json.dump(2) + "\n";
 }
@@ -162,6 +164,11 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
     state_.threads = json.at("threads").get<int>();
     state_.tokenizer = json.at("tokenizer").get<std::string>();
     state_.backends = json.at("backends").get<std::map<std::string, std::string>>();
+    if (json.contains("dense_products")) {  // not in checkpoints of the first versions
+      const Json& products = json.at("dense_products");
+      state_.dense_products = {.made_by = products.at("made_by").get<std::string>(),
+                               .entries = products.at("algorithms").get<std::map<std::string, std::string>>()};
+    }
     for (const char* name : kFiles) {
       const Json& expected = json.at("files").at(name);
       if (!fs::exists(folder / name)) throw damaged(folder / name, "missing");

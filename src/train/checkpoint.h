@@ -18,6 +18,7 @@
 #include <string>
 
 #include "io/safetensors.h"
+#include "kernels/matmul/matmul_choices.h"
 #include "model/transformer.h"
 
 namespace filigree {
@@ -30,6 +31,7 @@ struct CheckpointState {
   std::int64_t adapter_start = 0;  // resume, the past may not
   int threads = 0;                 // sums may depend on the thread count
   std::map<std::string, std::string> backends;  // of each planned product: a PlanEntry's text
+  MatmulChoices dense_products;                 // algorithms on a GPU
   std::string tokenizer;                        // identity, "" when the run has none
 };
 

@@ -13,6 +13,7 @@
 #include "io/config_toml.h"
 #include "io/model_layers.h"
 #include "io/model_presets.h"
+#include "kernels/elementwise/elementwise.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "report/html_report.h"
@@ -78,6 +79,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     resume(*newest);
   else
     start_model();
+  feed_.emplace(*device_, *loader_, activations_->batch(), first_step_ * sequences_);
   model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
   require_sparse();
   if (!folder_.is_new()) {
@@ -120,11 +122,6 @@ void Trainer::open_data() {
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
   loader_.emplace(*train_view_, config_.model.context, SampleOrder::shuffled, config_.run.seed);
   sequences_ = config_.train.batch_tokens / config_.model.context;
-  const Shape shape{sequences_, config_.model.context};
-  tokens_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
-  targets_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
-  batch_tokens_.resize(static_cast<std::size_t>(shape.count()));
-  batch_targets_.resize(batch_tokens_.size());
 }
 
 void Trainer::build_model() {
@@ -173,6 +170,8 @@ void Trainer::resume(const fs::path& checkpoint) {
   }
   model_->load(*device_, reader, true);
   plans_->restore(reader.plans());
+  if (const std::string note = restore_matmul_choices(*device_, state.dense_products); !note.empty())
+    console_.note(note);
 }
 
 void Trainer::require_sparse() const {
@@ -198,7 +197,9 @@ void Trainer::change_phase(std::int64_t step) {
                   " inserted");
     changed = true;
   }
-  if (changed) write_summary();
+  if (!changed) return;
+  runner_.forget();
+  write_summary();
 }
 
 TrainOutcome Trainer::run() {
@@ -238,17 +239,19 @@ TrainOutcome Trainer::run() {
 
 void Trainer::train_step(std::int64_t step) {
   const auto start = std::chrono::steady_clock::now();
-  const std::int64_t targets =
-      loader_->batch(step * sequences_, sequences_, batch_tokens_.data(), batch_targets_.data());
-  device_->copy_from_host(tokens_, batch_tokens_.data());
-  device_->copy_from_host(targets_, batch_targets_.data());
-  const std::int64_t micro = activations_->batch();
-  model_->zero_gradients(*device_);
+  const std::int64_t targets = loader_->valid_targets(step * sequences_, sequences_);
+  const bool refused = !runner_.refusal().empty();
   double loss = 0.0;
-  for (std::int64_t first = 0; first < sequences_; first += micro)
-    loss += model_->train_batch(*device_, *activations_, tokens_.view().slice(first, micro),
-                                targets_.view().slice(first, micro), 1.0f / static_cast<float>(targets), first > 0);
+  for (std::int64_t first = 0; first < sequences_; first += activations_->batch()) {
+    const BatchFeed::Batch batch = feed_->next();
+    runner_.run(*device_, *model_, *activations_, batch.tokens, batch.targets, 1.0f / static_cast<float>(targets),
+                first > 0);
+    feed_->advance();
+    loss += sum(*device_, activations_->losses(batch.tokens.count()));  // here the host waits for a GPU
+  }
   loss /= static_cast<double>(targets);
+  if (!refused && !runner_.refusal().empty())
+    console_.note("micro-batches are not launched as CUDA graphs: " + runner_.refusal());
 
   const std::vector<Parameter*> parameters = model_->parameters();
   const double norm = gradient_norm(*device_, parameters);
@@ -337,6 +340,7 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .adapter_start = adapter_start_,
                         .threads = device_->threads(),
                         .backends = {},
+                        .dense_products = matmul_choices(*device_),
                         .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
   write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),

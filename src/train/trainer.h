@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/loader.h"
+#include "data/batch_feed.h"
 #include "data/training_data.h"
+#include "model/batch_runner.h"
 #include "model/transformer.h"
 #include "report/console.h"
 #include "report/metrics.h"
@@ -81,8 +82,8 @@ class Trainer {
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Activations> activations_;
   std::optional<PlanTable> plans_;
-  OwnedTensor tokens_, targets_;                            // (sequences of a batch, context) int32
-  std::vector<std::int32_t> batch_tokens_, batch_targets_;  // the same on the host
+  std::optional<BatchFeed> feed_;
+  BatchRunner runner_;
   std::unique_ptr<MetricsWriter> metrics_, evaluations_;
 
   // Of the console line's window, the steps since the last multiple of log.every: a resumed run takes those before its

@@ -155,11 +155,14 @@ TEST_F(BlockWeightCuda, DecodesLikeTheProcessor) {
         there.forward(gpu(), gpu_y, gpu_x, gpu_bias);
         expect_equal(gpu_y, y, 520, 2.0, what + ", y");
         const bool fast = cuda::block_products_refuse(gpu(), {264, 520, block}, dtype).empty();
-        const bool joins = there.forward_activated(gpu(), Activation::relu, gpu_y, gpu_z, gpu_x, gpu_bias);
+        const bool joins = there.forward_activated(gpu(), Activation::gelu, gpu_y, gpu_z, gpu_x, gpu_bias);
         EXPECT_EQ(joins, dtype == DType::bf16 && (fast || tokens <= 16)) << what;
         if (!joins) continue;
-        ASSERT_TRUE(here.forward_activated(cpu(), Activation::relu, y, z, x, bias));
+        ASSERT_TRUE(here.forward_activated(cpu(), Activation::gelu, y, z, x, bias));
         expect_equal(gpu_z, z, 520, 2.0, what + ", z");
+        expect_equal(gpu_y, y, 520, 2.0, what + ", gelu");
+        ASSERT_TRUE(there.forward_activated(gpu(), Activation::relu, gpu_y, gpu_y, gpu_x, gpu_bias));
+        ASSERT_TRUE(here.forward_activated(cpu(), Activation::relu, y, y, x, bias));
         expect_equal(gpu_y, y, 520, 2.0, what + ", relu");
       }
     }

@@ -34,13 +34,14 @@ void block_product(Device& device, const BlockProductArgs& args) {
   require(args.weight.values.dtype == args.x.dtype, "block_product: values have another type than x");
   require(args.bias.empty() || (args.bias.dtype == DType::f32 && args.bias.count() == args.weight.grid.rows),
           "block_product: bias must be fp32 with one entry an output");
-  check_activation("block_product", args.activation, args.pre_activation, args.y);
+  const bool relu_alone = args.activation == Activation::relu && args.pre_activation.empty();
+  if (!relu_alone) check_activation("block_product", args.activation, args.pre_activation, args.y);
   if constexpr (kBuiltWithCuda)
     if (device.is_cuda()) return cuda::block_product(device, args);
   BlockProductArgs product = args;
-  if (args.activation) product.y = args.pre_activation;
+  if (args.activation && !relu_alone) product.y = args.pre_activation;
   cpu::block_product(device, product, nm_target(cpu_features()));
-  if (args.activation) activation_forward(device, {.kind = *args.activation, .y = args.y, .x = args.pre_activation});
+  if (args.activation) activation_forward(device, {.kind = *args.activation, .y = args.y, .x = product.y});
 }
 
 void block_product_dx(Device& device, const BlockProductDxArgs& args) {

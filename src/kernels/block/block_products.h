@@ -40,7 +40,7 @@ struct BlockProductArgs {
   BlockMatrix weight;
   Tensor bias = {};                           // (N), optional
   std::optional<Activation> activation = {};  // gelu or relu
-  Tensor pre_activation = {};                 // (T, N): z, written, with an activation
+  Tensor pre_activation = {};                 // (T, N): z, written, with an activation; relu may do without
 };
 void block_product(Device& device, const BlockProductArgs& args);
 
@@ -49,7 +49,7 @@ struct BlockProductDxArgs {
   Tensor dy;  // (T, N)
   BlockMatrix weight;
   std::optional<Activation> activation = {};  // gelu or relu
-  Tensor pre_activation = {};                 // (T, K): z, read, with an activation
+  Tensor pre_activation = {};                 // (T, K): z, read, with an activation; for relu, relu(z) does as well
 };
 void block_product_dx(Device& device, const BlockProductDxArgs& args);
 

@@ -217,6 +217,11 @@ TEST_F(BlockProductsContract, ActivationsJoinBitForBit) {
     EXPECT_EQ(values_of(z), values_of(plain));
     activation_forward(*device_, {.kind = kind, .y = plain, .x = z});
     EXPECT_EQ(values_of(y), values_of(plain));
+    if (kind == Activation::relu) {
+      const OwnedTensor alone = random(32, 6);
+      block_product(*device_, {.y = alone, .x = x, .weight = weight_, .activation = kind});
+      EXPECT_EQ(values_of(alone), values_of(plain)) << "relu without its z";
+    }
     block_product_dx(*device_, {.dx = y, .dy = x, .weight = weight_, .activation = kind, .pre_activation = z});
     block_product_dx(*device_, {.dx = plain, .dy = x, .weight = weight_});
     activation_backward(*device_, {.kind = kind, .dx = plain, .dy = plain, .x = z});

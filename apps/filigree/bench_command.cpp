@@ -70,6 +70,14 @@ void check_methods(const Options& options) {
                      "of 1.56 % of the width");
 }
 
+WeightsConfig weights_named(const Options& options) {
+  WeightsConfig weights;
+  weights.pattern = pattern_named(options.pattern);
+  weights.block = block_named(options.block);
+  weights.density = options.density;
+  return weights;
+}
+
 // Vocabularies of presets that leave it to the tokenizer.
 std::int64_t default_vocab(const ModelConfig& model) {
   return model.vocab > 0 ? model.vocab : 2048;
@@ -93,9 +101,7 @@ Config model_config(const Options& options, const std::string& precision) {
   config.run.threads = options.threads;
   config.run.deterministic = options.deterministic;
   config.train.recompute = options.recompute;
-  config.weights.pattern = pattern_named(options.pattern);
-  config.weights.block = block_named(options.block);
-  config.weights.density = options.density;
+  config.weights = weights_named(options);
   check_methods(options);
   // The checks of a configuration, on what a configuration would have to say besides.
   Config checked = config;
@@ -120,6 +126,7 @@ void append(std::vector<ResultRow>& rows, std::vector<ResultRow> more) {
 }
 
 void run_matmul(const Options& options) {
+  check_results_file(options.json);
   check_methods(options);
   for (const std::string& method : options.methods)
     require_user(parse_method(method)->adapter_percent == 0.0,
@@ -138,7 +145,7 @@ void run_matmul(const Options& options) {
                         static_cast<std::size_t>(used) == shape.size();
       require_user(read && inputs > 0 && outputs > 0,
                    "--shape: " + shape + "; it must be INPUTSxOUTPUTS, e.g. 768x3072");
-      const Pattern pattern = pattern_named(options.pattern);
+      const Pattern pattern = weights_named(options).pattern;
       require_user(!has("slope") || (inputs % pattern.of == 0 && outputs % pattern.of == 0),
                    "--shape: " + shape + "; both widths must be multiples of " + std::to_string(pattern.of) +
                        " for the pattern " + options.pattern);
@@ -147,9 +154,7 @@ void run_matmul(const Options& options) {
                                               .tokens = options.tokens,
                                               .dtype = precision_named(precision),
                                               .methods = options.methods,
-                                              .pattern = pattern,
-                                              .block = block_named(options.block),
-                                              .density = options.density,
+                                              .weights = weights_named(options),
                                               .repeats = options.repeats}));
     }
   }
@@ -157,6 +162,7 @@ void run_matmul(const Options& options) {
 }
 
 void run_step(const Options& options) {
+  check_results_file(options.json);
   const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)
@@ -171,6 +177,7 @@ void run_step(const Options& options) {
 }
 
 void run_infer(const Options& options) {
+  check_results_file(options.json);
   const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)

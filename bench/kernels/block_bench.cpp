@@ -3,10 +3,11 @@
 //
 //   filigree_block_bench --shape 4096x14336 --density 0.5 --json docs/results/h200-block.json
 //
-// Shapes are N x K of W (N, K). Up to 16 --tokens are decoding: the forward product alone. Random data, sets of
-// operands in turn, launches of both methods in alternating batches, medians. Beside the times it prints useful TFLOP/s
-// (operations on kept blocks alone), the error against the dense product of the expanded matrix, and the machine's
-// ceilings in the same run: copy bandwidth, and cuBLASLt at 8192 x 8192 x 8192.
+// Shapes are INPUTSxOUTPUTS, K x N of W (N, K), as those of `filigree bench matmul`. Up to 16 --tokens are decoding:
+// the forward product alone. Operands are bf16, and so are the outputs but dW, which is fp32 as in training, of both
+// methods. Random data, sets of operands in turn, launches of both methods in alternating batches, medians. Beside the
+// times it prints useful TFLOP/s (operations on kept blocks alone), the error against the dense product of the expanded
+// matrix, and the machine's ceilings in the same run: copy bandwidth, and cuBLASLt at 8192 x 8192 x 8192.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmark/named_method.h"
 #include "benchmark/results.h"
 #include "core/cuda_error.h"
 #include "kernels/block/block_mask.h"
@@ -172,14 +174,15 @@ struct Layer {
       x[i] = random_memory(tokens * grid.columns, seed + 1);
       dy[i] = random_memory(tokens * grid.rows, seed + 2);
       weight[i] = random_memory(grid.rows * grid.columns, seed + 3);
-      gather_blocks((values[i] = GpuMemory(value_bytes())).data(), weight[i].data(), grid, lists, nullptr);
+      values[i] = GpuMemory(static_cast<std::size_t>(elements()) * 2);
+      gather_blocks(values[i].data(), weight[i].data(), DType::bf16, grid, lists, nullptr);
       out_tokens[i] = random_memory(tokens * wide, seed + 4);
       out_weight[i] =
-          random_memory(std::max(grid.rows * grid.columns, static_cast<std::int64_t>(value_bytes() / 2)), seed + 5);
+          GpuMemory(static_cast<std::size_t>(std::max(grid.rows * grid.columns, elements())) * sizeof(float));
     }
   }
 
-  std::size_t value_bytes() const { return static_cast<std::size_t>(lists.blocks * grid.block_elements()) * 2; }
+  std::int64_t elements() const { return lists.blocks * grid.block_elements(); }  // of the kept blocks
 
   DenseOperands dense(Product product, std::size_t set, const void* with_weight) const {
     switch (product) {
@@ -230,7 +233,7 @@ struct Layer {
                                       .dy = dy[set].data(),
                                       .x = x[set].data(),
                                       .workspace = workspace.data(),
-                                      .gradient_type = DType::bf16,
+                                      .gradient_type = DType::f32,
                                       .tokens = tokens,
                                       .grid = grid,
                                       .lists = lists},
@@ -246,14 +249,16 @@ struct Layer {
     const bool gradient = product == Product::weight_gradient;
     const GpuMemory expanded(static_cast<std::size_t>(grid.rows * grid.columns) * 2);
     expand_blocks(expanded.data(), values[0].data(), grid, lists, nullptr);
-    const std::int64_t count = gradient ? lists.blocks * grid.block_elements()
-                                        : tokens * (product == Product::forward ? grid.rows : grid.columns);
-    const GpuMemory found(static_cast<std::size_t>(count) * 2), kept(gradient ? value_bytes() : 0);
-    check(cudaMemset(found.data(), 0xff, static_cast<std::size_t>(count) * 2));
+    const std::int64_t count =
+        gradient ? elements() : tokens * (product == Product::forward ? grid.rows : grid.columns);
+    const DType dtype = gradient ? DType::f32 : DType::bf16;
+    const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    const GpuMemory found(bytes), kept(gradient ? bytes : 0);
+    check(cudaMemset(found.data(), 0xff, bytes));
     dense_product.run(dense(product, 0, expanded.data()), nullptr);
     run(product, with, 0, found.data());
-    if (gradient) gather_blocks(kept.data(), out_weight[0].data(), grid, lists, nullptr);
-    return relative_error(found.data(), gradient ? kept.data() : out_tokens[0].data(), count, nullptr);
+    if (gradient) gather_blocks(kept.data(), out_weight[0].data(), dtype, grid, lists, nullptr);
+    return relative_error(found.data(), gradient ? kept.data() : out_tokens[0].data(), dtype, count, nullptr);
   }
 };
 
@@ -277,6 +282,7 @@ double dense_ceiling() {
 }
 
 void run(const Options& options, const std::string& command) {
+  check_results_file(options.json);
   const BlockGpu gpu = block_gpu();
   cudaDeviceProp properties{};
   int driver = 0, runtime = 0;
@@ -295,14 +301,17 @@ void run(const Options& options, const std::string& command) {
              blas, bandwidth, ceiling);
   rows.push_back(result_row("copy-4GiB", "copy", 1, "tb_per_s", {bandwidth, bandwidth, bandwidth}));
   rows.push_back(result_row("linear-8192x8192", "cublaslt", 8192, "tflops", {ceiling, ceiling, ceiling}));
-  fmt::print("{:>13} {:>15} {:>5} | {:>9} {:>7} | {:>9} {:>7} {:>6} {:>7} | {:>7} | {:>9}\n", "N x K", "product",
-             "dens", "dense ms", "TFLOP/s", "block ms", "TFLOP/s", "spread", "ceiling", "ratio", "error");
+  fmt::print("{:>13} {:>15} {:>5} | {:>9} {:>7} | {:>9} {:>7} {:>6} {:>7} | {:>7} | {:>9}\n", "inputs x out.",
+             "product", "dens", "dense ms", "TFLOP/s", "block ms", "TFLOP/s", "spread", "ceiling", "ratio", "error");
   for (const std::string& shape : options.shapes) {
     const auto cross = shape.find('x');
-    if (cross == std::string::npos) throw UserError("--shape takes N x K, e.g. 4096x14336; found " + shape);
-    const BlockGrid grid{.rows = std::stoll(shape.substr(0, cross)), .columns = std::stoll(shape.substr(cross + 1))};
+    if (cross == std::string::npos) throw UserError("--shape takes INPUTSxOUTPUTS, e.g. 4096x14336; found " + shape);
+    const BlockGrid grid{.rows = std::stoll(shape.substr(cross + 1)), .columns = std::stoll(shape.substr(0, cross))};
     for (const double density : options.densities) {
       Layer layer(grid, options.tokens, density);
+      WeightsConfig weights;
+      weights.density = density;
+      const std::string method = row_method("block", weights, true);
       for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient}) {
         if (options.tokens <= kDecodeTokens && product != Product::forward) continue;  // decoding
         const DenseProduct dense(product, options.tokens, grid.rows, grid.columns, layer.dense(product, 0), nullptr);
@@ -328,7 +337,6 @@ void run(const Options& options, const std::string& command) {
             100 * useful / block_times.median() / ceiling, ratio, error);
         std::fflush(stdout);
         if (!(error < 1e-2)) throw Error("the block product differs from the dense product of the same matrix");
-        const std::string method = density == 0.5 ? "block" : fmt::format("block density {}", density);
         const std::string metric = kMetrics[static_cast<std::size_t>(product)];
         rows.push_back(result_row("linear-" + shape, "cublaslt", options.tokens, metric, dense_times.measured()));
         rows.push_back(result_row("linear-" + shape, method, options.tokens, metric, block_times.measured()));
@@ -345,7 +353,7 @@ void run(const Options& options, const std::string& command) {
 int main(int argc, char** argv) {
   filigree::bench::Options options;
   CLI::App app("Block-sparse products beside dense ones");
-  app.add_option("--shape", options.shapes, "N x K of the weight, e.g. 4096x14336; several");
+  app.add_option("--shape", options.shapes, "INPUTSxOUTPUTS of the weight, e.g. 4096x14336; several");
   app.add_option("--density", options.densities, "kept share of the blocks; several");
   app.add_option("--tokens", options.tokens, "T");
   app.add_option("--rounds", options.rounds, "alternating batches of each method");

@@ -104,6 +104,8 @@ def measure(options, variant, shape, sequence):
     from pytorch_models import make_model
 
     begun = time.time()
+    if options.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()  # what an earlier variant held is not this one's
     torch.manual_seed(options.seed)
     torch._dynamo.reset()
     form, _, compiled = variant.partition("+")
@@ -166,12 +168,15 @@ def main():
              "libraries": {"torch": torch.__version__, "python": platform.python_version()}, "commit": commit,
              "command": shlex.join(["python3", *sys.argv])}
     config = {"batch": options.batch, "sequence": sequence, "layers": shape["layers"], "precision": options.precision,
-              "ranks": 1, "seed": options.seed}
+              "ranks": 1, "seed": options.seed, "vocab": shape["vocab"]}
+    if not gpu:
+        config["threads"] = options.threads
 
     def row(method, metric, values):
         return {"case": options.case, "method": method, "config": config, "metric": metric,
                 "median": statistics.median(values), "min": min(values), "max": max(values), "baseline": "",
-                "ratio": None, "device": about["device"], "commit": commit, "command": about["command"]}
+                "ratio": None, "device": about["device"], "libraries": about["libraries"], "commit": commit,
+                "command": about["command"]}
 
     def rows_of(method, variant):
         times, first, peak = measured[variant]

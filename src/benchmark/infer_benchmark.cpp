@@ -44,6 +44,7 @@ class Contestant {
     for (std::int64_t i = 0; i < count; ++i) read(1);
     device_->synchronize();
   }
+  const Device& device() const { return *device_; }
   std::int64_t bytes() const {
     return device_->memory().bytes(Purpose::weights) + device_->memory().bytes(Purpose::metadata);
   }
@@ -73,18 +74,21 @@ std::vector<ResultRow> benchmark_infer(const InferBenchmark& benchmark) {
     prefills.push_back([contestant = contestants.back().get()] { contestant->prefill(); });
     decodes.push_back([contestant = contestants.back().get(), &benchmark] { contestant->decode(benchmark.tokens); });
   }
+  const Device& device = contestants.front()->device();
   const std::vector<Measured> prefill = time_in_turn(prefills, benchmark.repeats);
   const std::vector<Measured> decode = time_in_turn(decodes, benchmark.repeats);
 
   std::vector<ResultRow> rows;
   for (std::size_t i = 0; i < contestants.size(); ++i) {
     ResultRow row{.name = benchmark.name,
-                  .method = benchmark.methods[i],
+                  .method = row_method(benchmark.methods[i], config.weights, device.is_cuda()),
                   .config = {.batch = benchmark.batch,
                              .sequence = benchmark.prompt,
                              .layers = config.model.layers,
                              .precision = std::string(name_of(config.run.precision)),
-                             .seed = config.run.seed},
+                             .seed = config.run.seed,
+                             .vocab = config.model.vocab,
+                             .threads = config_threads(device)},
                   .metric = "prefill_ms",
                   .measured = prefill[i],
                   .baseline = ""};

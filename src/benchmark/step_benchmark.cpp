@@ -59,6 +59,7 @@ class Contestant {
   }
   const std::string& refusal() const { return runner_.refusal(); }
   std::int64_t bytes() const { return device_->memory().peak(); }
+  const Device& device() const { return *device_; }
 
  private:
   std::unique_ptr<Device> device_;
@@ -117,19 +118,24 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
 
   const Config& config = benchmark.config;
   const double tokens = static_cast<double>(benchmark.batch * config.model.context);
-  const std::string suffix = config.run.deterministic ? "-deterministic" : "";
+  const std::string suffix =
+      (config.train.recompute == "none" ? std::string() : std::string("-recompute-").append(config.train.recompute)) +
+      (config.run.deterministic ? "-deterministic" : "");
+  const Device& device = contestants.front()->device();
   std::vector<ResultRow> rows;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    ResultRow row;
-    row.name = benchmark.name;
-    row.method = benchmark.methods[i] + suffix;
-    row.config.batch = benchmark.batch;
-    row.config.sequence = config.model.context;
-    row.config.layers = config.model.layers;
-    row.config.precision = name_of(config.run.precision);
-    row.config.seed = config.run.seed;
-    row.metric = "step_ms";
-    row.measured = times[i];
+    ResultRow row{.name = benchmark.name,
+                  .method = row_method(benchmark.methods[i], config.weights, device.is_cuda()) + suffix,
+                  .config = {.batch = benchmark.batch,
+                             .sequence = config.model.context,
+                             .layers = config.model.layers,
+                             .precision = std::string(name_of(config.run.precision)),
+                             .seed = config.run.seed,
+                             .vocab = config.model.vocab,
+                             .threads = config_threads(device)},
+                  .metric = "step_ms",
+                  .measured = times[i],
+                  .baseline = ""};
     rows.push_back(row);
     row.metric = "tokens_per_s";
     row.measured = {tokens / times[i].median * 1e3, tokens / times[i].max * 1e3, tokens / times[i].min * 1e3};

@@ -22,7 +22,9 @@ struct StepBenchmark {
 
 // Rows step_ms, tokens_per_s, model_tflops (the dense model's operations, in 10^12 a second) and peak_bytes (weights to
 // activations and workspace) for each method, and first_step_s, the seconds from the process's start to the end of the
-// dense model's first step. With run.deterministic the methods' names end in "-deterministic". The models take turns.
+// dense model's first step. A method's name in its rows is row_method's, then "-recompute-norm" with train.recompute
+// and
+// "-deterministic" with run.deterministic. The models take turns.
 std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark);
 
 }  // namespace filigree

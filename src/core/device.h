@@ -74,7 +74,8 @@ class Device {
   Memory& memory() { return memory_; }
   const Memory& memory() const { return memory_; }
   int threads() const { return threads_; }
-  // The processor's name and the vector instructions that the engine uses on it, e.g. "AMD EPYC ... (avx512, bf16)".
+  // The processor's name and the vector instructions that the engine uses on it, e.g.
+  // "Intel(R) Xeon(R) Processor, 2 threads, AVX-512 BF16"; of a GPU its memory and versions.
   const std::string& description() const { return description_; }
 
   // At least `bytes` bytes, aligned as a Buffer, contents undefined.

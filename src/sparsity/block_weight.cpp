@@ -123,10 +123,9 @@ void BlockWeight::gradient_product(Device& device, Backend backend, const Tensor
   block_compress(device, gradient, dense, accumulate);
 }
 
-std::string BlockWeight::plan_key(const Device& device, const char* product, std::int64_t tokens) const {
-  return std::string(product) + " " + std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " +
-         std::to_string(blocks()) + " blocks of " + to_string(spec_.block) + " " + std::string(name_of(spec_.dtype)) +
-         " tokens " + std::to_string(tokens) + (device.is_cuda() ? " cuda" : "");
+std::string BlockWeight::plan_subject() const {
+  return std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " + std::to_string(blocks()) +
+         " blocks of " + to_string(spec_.block) + " " + std::string(name_of(spec_.dtype));
 }
 
 void BlockWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
@@ -137,7 +136,8 @@ void BlockWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
     PlanCandidates candidates;
     candidates.dense = [&] { run(Backend::dense); };
     if (refusal_.empty()) candidates.sparse = [&] { run(Backend::sparse); };
-    return table.choose(device, plan_key(device, product, tokens), candidates);
+    candidates.refusal = refusal_;
+    return table.choose(device, plan_key(product, plan_subject(), tokens, device.is_cuda()), candidates);
   };
   forward_backend_ =
       choose("forward", [&](Backend backend) { forward_product(device, backend, y.get(), x.get(), {}); });

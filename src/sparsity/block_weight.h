@@ -23,6 +23,7 @@ class BlockWeight final : public LinearWeight {
                                 const Tensor& z) override;
   void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device& device, PlanTable& table, std::int64_t tokens) override;
+  std::string plan_subject() const override;
   std::vector<Parameter*> parameters() override { return {&values_}; }
   void refresh(Device&) override {}  // nothing is derived from the values
   void initialize(Device& device, const Tensor& dense, bool trained) override;
@@ -52,7 +53,6 @@ class BlockWeight final : public LinearWeight {
   void input_product(Device& device, Backend backend, const Tensor& dx, const Tensor& dy) const;
   void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
   Tensor dense_scratch(Device& device, DType dtype) const;
-  std::string plan_key(const Device& device, const char* product, std::int64_t tokens) const;
 
   BlockGrid grid_;
   std::int64_t kept_;  // blocks of each block row

@@ -108,6 +108,8 @@ class LinearWeight {
 
   // Times and chooses kernels for products of `tokens` rows; no effect on values. Without it the sparse kernels run.
   virtual void plan(Device& device, PlanTable& table, std::int64_t tokens) = 0;
+  // What plans call this weight (shape, pattern, type); "" of one that has no choice.
+  virtual std::string plan_subject() const { return ""; }
 
   virtual std::vector<Parameter*> parameters() = 0;
   // Rebuilds whatever is derived from the values (packed copies, second masks). Called after each optimizer step.

@@ -124,10 +124,9 @@ void SlopeWeight::gradient_product(Device& device, Backend backend, const Tensor
   }
 }
 
-std::string SlopeWeight::plan_key(const Device& device, const char* product, std::int64_t tokens) const {
-  return std::string(product) + " " + std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " +
-         to_string(spec_.pattern) + " " + std::string(name_of(spec_.dtype)) + " tokens " + std::to_string(tokens) +
-         (device.is_cuda() ? " cuda" : "");
+std::string SlopeWeight::plan_subject() const {
+  return std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " + to_string(spec_.pattern) + " " +
+         std::string(name_of(spec_.dtype));
 }
 
 std::optional<int> SlopeWeight::ready(Device& device, const PlanTable& table, const std::string& key,
@@ -164,7 +163,7 @@ void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
   // Forward products may have a bias: a GPU's plan must know.
   const auto choose = [&](const char* name, const NmMatrix& weight, bool with_bias,
                           const std::function<NmMatmulArgs()>& product) {
-    const std::string key = plan_key(device, name, tokens);
+    const std::string key = plan_key(name, plan_subject(), tokens, device.is_cuda());
     const std::optional<int> algorithm = ready(device, table, key, weight, tokens, with_bias, [&] {
       NmMatmulArgs args = product();
       if (with_bias) args.bias = bias.get();
@@ -174,6 +173,7 @@ void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
     if (algorithm) candidates.sparse = [&] { multiply(device, Backend::sparse, product()); };
     candidates.dense = [&] { multiply(device, Backend::dense, product()); };
     candidates.algorithm = algorithm.value_or(-1);
+    if (!algorithm) candidates.refusal = refusal_;
     return table.choose(device, key, candidates);
   };
   const NmMatrix rows = row_pruned(), columns = column_pruned();
@@ -181,7 +181,7 @@ void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
       choose("forward", rows, true, [&] { return NmMatmulArgs{.y = y.get(), .x = x.get(), .weight = rows}; });
   if (spec_.mode == Mode::inference) return;
   if (!device.is_cuda())
-    dw_backend_ = table.choose(device, plan_key(device, "dw", tokens),
+    dw_backend_ = table.choose(device, plan_key("dw", plan_subject(), tokens, false),
                                {.sparse = [&] { gradient_product(device, Backend::sparse, y.get(), x.get(), false); },
                                 .dense = [&] { gradient_product(device, Backend::dense, y.get(), x.get(), false); }});
   dx_backend_ = choose("dx", columns, false, [&] {

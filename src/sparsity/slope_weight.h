@@ -32,6 +32,7 @@ class SlopeWeight final : public LinearWeight {
   void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override;
   void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device& device, PlanTable& table, std::int64_t tokens) override;
+  std::string plan_subject() const override;
   std::vector<Parameter*> parameters() override { return {&values_}; }
   void refresh(Device& device) override;
   void initialize(Device& device, const Tensor& dense, bool trained) override;
@@ -55,7 +56,6 @@ class SlopeWeight final : public LinearWeight {
   // Whether cuSPARSELt serves it; makes its plan when these tokens come first. Then the host waits.
   bool planned_for_inference(Device& device, std::int64_t tokens, bool bias);
   void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
-  std::string plan_key(const Device& device, const char* product, std::int64_t tokens) const;
   // Readies the sparse kernel of y = x Wᵀ for these tokens, on a GPU by the library's plan, made with product(). Its
   // algorithm; -1 where there is but one; nothing when no sparse kernel serves: then refusal_ says why.
   std::optional<int> ready(Device& device, const PlanTable& table, const std::string& key, const NmMatrix& weight,

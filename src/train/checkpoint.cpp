@@ -186,6 +186,16 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
   optimizer_ = std::make_unique<SafetensorsFile>(folder / kFiles[1]);
 }
 
+std::map<std::string, PlanEntry> CheckpointReader::plans() const {
+  std::map<std::string, PlanEntry> entries;
+  for (const auto& [key, backend] : state_.backends) {
+    const std::optional<PlanEntry> entry = plan_entry_of(backend);
+    require_user(entry.has_value(), (folder_ / "state.json").string() + ": there is no back end called " + backend);
+    entries[key] = *entry;
+  }
+  return entries;
+}
+
 bool CheckpointReader::has(File file, const std::string& name) const {
   return (file == File::model ? *model_ : *optimizer_).find(name) != nullptr;
 }

@@ -55,6 +55,8 @@ class CheckpointReader final : public CheckpointSource {
   explicit CheckpointReader(const std::filesystem::path& folder);
 
   const CheckpointState& state() const { return state_; }
+  // Its choices of kernels. Throws UserError at one that this version does not know.
+  std::map<std::string, PlanEntry> plans() const;
   const std::filesystem::path& folder() const { return folder_; }
 
   bool has(CheckpointSink::File file, const std::string& name) const override;

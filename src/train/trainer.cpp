@@ -127,10 +127,10 @@ void Trainer::open_data() {
 void Trainer::build_model() {
   sparse_start_ = phase_start(config_.train, config_.weights.start);
   adapter_start_ = phase_start(config_.train, config_.adapters.start);
-  const std::int64_t micro = config_.train.micro_batch > 0 ? config_.train.micro_batch : sequences_;
   model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, sparse_start_ > 0);
-  activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision, micro,
-                                               config_.model.context, recompute_named(config_.train.recompute));
+  activations_ =
+      std::make_unique<Activations>(*device_, config_.model, config_.run.precision, sequences_at_once(config_),
+                                    config_.model.context, recompute_named(config_.train.recompute));
   plans_.emplace(!config_.run.deterministic);
 }
 
@@ -169,23 +169,15 @@ void Trainer::resume(const fs::path& checkpoint) {
     adapter_start_ = state.adapter_start;
   }
   model_->load(*device_, reader, true);
-  std::map<std::string, PlanEntry> entries;
-  for (const auto& [key, backend] : state.backends) {
-    const std::optional<PlanEntry> entry = plan_entry_of(backend);
-    require_user(entry.has_value(), (checkpoint / "state.json").string() + ": there is no back end called " + backend);
-    entries[key] = *entry;
-  }
-  plans_->restore(std::move(entries));
+  plans_->restore(reader.plans());
   if (const std::string note = restore_matmul_choices(*device_, state.dense_products); !note.empty())
     console_.note(note);
 }
 
 void Trainer::require_sparse() const {
   if (!config_.run.require_sparse) return;
-  std::string dense;
-  for (const auto& [product, entry] : plans_->entries())
-    if (entry.backend == Backend::dense) dense += "\n  " + product;
-  require_user(dense.empty(), "run.require_sparse: on this machine the dense product is faster for" + dense);
+  const std::string dense = dense_choices(plans_->entries());
+  require_user(dense.empty(), "run.require_sparse: these products would run dense:" + dense);
 }
 
 void Trainer::change_phase(std::int64_t step) {

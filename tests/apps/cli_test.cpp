@@ -107,6 +107,8 @@ TEST_P(ProgramByMethod, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto summary = nlohmann::json::parse(inspected.out);
   EXPECT_LT(summary.at("memory").at("sparse_layers_ratio").get<double>(), 0.7);
   EXPECT_LT(summary.at("parameters").at("kept"), summary.at("parameters").at("dense"));
+  EXPECT_EQ(summary.at("layers"),
+            nlohmann::json::parse(read_all(folder_.path() / "run" / "inspect.json")).at("layers"));
   const std::string shown = program({"inspect", "run"}).out;
   EXPECT_NE(shown.find("all as their pattern says"), std::string::npos);
   EXPECT_NE(shown.find("On top comes the workspace"), std::string::npos) << shown;
@@ -114,6 +116,48 @@ TEST_P(ProgramByMethod, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto reported = program({"report", "run", "--out", "report.html"});
   ASSERT_EQ(reported.code, 0) << reported.err;
   EXPECT_TRUE(fs::exists(folder_.path() / "report.html"));
+}
+
+TEST_F(Program, InspectShowsACheckpointAsItIs) {
+  const auto trained = program({"train", config_, "--out", "run", "--set", "train.steps=8", "--set",
+                                "weights.start=0.5", "--set", "adapters.start=0.75", "--set", "checkpoint.every=2",
+                                "--set", "checkpoint.keep=0", "--set", "run.deterministic=true"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto inspect = [&](int step, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"inspect", checkpoint_path("run", step).string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto ended = program(arguments);
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    return ended.out;
+  };
+  const auto json = [&](int step) { return nlohmann::json::parse(inspect(step, {"--json"})); };
+  const auto layer = [&](const nlohmann::json& summary) { return summary.at("layers").at(1); };  // the first sparse one
+  const auto weights = [](const nlohmann::json& summary) {
+    return summary.at("memory").at("weights").at("bytes").get<double>();
+  };
+
+  const auto dense = json(2), sparse = json(6), adapted = json(8);
+  EXPECT_EQ(layer(dense).at("method"), "dense");
+  EXPECT_EQ(layer(dense).at("backend"), "dense");
+  EXPECT_NE(inspect(2, {}).find("step 2 of 8, in its dense phase, which ends at step 4, without adapters"),
+            std::string::npos)
+      << inspect(2, {});
+  EXPECT_EQ(layer(sparse).at("method"), "slope");
+  EXPECT_EQ(layer(sparse).at("backend"), "forward sparse, dx sparse, dw sparse");
+  EXPECT_NE(inspect(8, {}).find("with adapters since step 6"), std::string::npos) << inspect(8, {});
+  EXPECT_GT(weights(adapted), weights(sparse));
+
+  const fs::path state = folder_.path() / checkpoint_path("run", 6) / "state.json";
+  std::string text = read_all(state);
+  const std::string chosen = "\"sparse\"";
+  for (std::size_t at = text.find("\"dx "); at != std::string::npos; at = text.find("\"dx ", at + 1))
+    text.replace(text.find(chosen, at), chosen.size(), "\"dense-after-unpack\"");
+  std::ofstream(state) << text;
+  EXPECT_EQ(layer(json(6)).at("backend"), "forward sparse, dx dense-after-unpack, dw sparse");
+  EXPECT_NE(inspect(6, {}).find("forward sparse, dx unpacked, dw sparse"), std::string::npos) << inspect(6, {});
+  EXPECT_NE(inspect(6, {"--inference"}).find("  sparse\n"), std::string::npos) << inspect(6, {"--inference"});
+  const auto planned = program({"inspect", config_});
+  EXPECT_NE(planned.out.find("chosen when a run starts"), std::string::npos) << planned.out;
 }
 
 TEST_F(Program, PreparesAFolderAndTrainsOnIt) {

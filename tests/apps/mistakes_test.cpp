@@ -29,6 +29,7 @@ TEST_P(Mistakes, GetOneClearMessage) {
   std::ofstream(folder.path() / "broken.toml") << "[train\nsteps = 5\n";
   std::ofstream(folder.path() / "type.toml") << "[train]\nsteps = \"many\"\n";
   std::ofstream(folder.path() / "bad.bin") << "not a shard";
+  std::ofstream(folder.path() / "odd.json") << R"({"rows": [{"method": "dense"}]})";
   fs::create_directories(folder.path() / "existing");
   const auto ended = testing::run_program(GetParam().arguments, folder.path());
   EXPECT_EQ(ended.code, 2) << ended.out << ended.err;
@@ -104,6 +105,14 @@ INSTANTIATE_TEST_SUITE_P(
                 tiny({"data.tokenizer=spm:200", "data.train=nowhere.txt"}),
                 {"data.tokenizer", "spm:200", "259"}},
         Mistake{"report_no_run", {"report", "existing", "--out", "out"}, {"existing"}},
+        Mistake{"bench_json_text",
+                {"bench", "step", "--model", "gpt2-1.5b", "--json", "short.txt"},
+                {"short.txt", "no file of benchmark results"}},
+        Mistake{
+            "bench_json_row", {"bench", "matmul", "--shape", "16384x16384", "--json", "odd.json"}, {"odd.json: row 1"}},
+        Mistake{"bench_json_folder",
+                {"bench", "infer", "--model", "gpt2-1.5b", "--json", "nowhere/results.json"},
+                {"nowhere/results.json", "no folder nowhere"}},
         Mistake{"bench_shape", {"bench", "matmul", "--shape", "64"}, {"--shape", "64"}},
         Mistake{"bench_methods", {"bench", "step", "--model", "tiny", "--methods", "dense,slop"}, {"slop", "slope"}},
         Mistake{

@@ -11,7 +11,7 @@
 // Where cuBLASLt does this in one pass and that is the faster form, gelu is taken of p before it is rounded. Everywhere
 // else a plain product and the activation's kernel run, and the second reads what the first has rounded to y's type.
 //
-// Shapes T, K, N of a linear layer (DESIGN: y = x Wᵀ):
+// Shapes T, K, N of a linear layer, y = x Wᵀ:
 //   forward  y  (T, N) = x (T, K) · Wᵀ    a = x,  b = W  with transpose_b
 //   dX       dx (T, K) = dy (T, N) · W    a = dy, b = W
 //   dW       dW (N, K) = dyᵀ · x          a = dy with transpose_a, b = x

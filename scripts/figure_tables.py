@@ -240,15 +240,40 @@ def products_by_shape(results, method, baseline, case):
     return markdown([head, *(label for label, _ in PRODUCTS)], lines)
 
 
-def slope_gpu_steps():
-    gpu = Results("h200-slope.json")
+def method_label(method, of):
+    """"", or the adapters of "slope-r1.56"."""
+    return f", adapters of {method[len(of) + 2:]} % of the width" if method.startswith(of + "-r") else ""
+
+
+def gpu_steps_of(file, method, label):
+    gpu = Results(file)
     lines = []
-    for row in sorted(gpu.find("step_ms", "slope"), key=lambda row: (natural(row["case"]), row["config"]["layers"])):
+    rows = [row for row in gpu.find("step_ms") if row["method"] == method or row["method"].startswith(method + "-r")]
+    for row in sorted(rows, key=lambda row: (natural(row["case"]), -row["config"]["layers"], row["method"])):
         config = row["config"]
-        lines.append([f"{model_name(row)}, {config['layers']} layers, {config['batch']} x {config['sequence']}",
+        lines.append([f"{model_name(row)}, {config['layers']} layers, {config['batch']} x {config['sequence']}"
+                      + method_label(row["method"], method),
                       whole(gpu.twin(row, "dense")["median"]), whole(row["median"]), f"{gpu.ratio(row, 'dense'):.2f}",
-                      f"{gpu.ratio(gpu.twin(row, 'slope', 'peak_bytes'), 'dense'):.2f}"])
-    return markdown(["training step", "dense, ms", "SLoPe, ms", "times as fast", "peak bytes, of dense"], lines)
+                      f"{gpu.ratio(gpu.twin(row, row['method'], 'peak_bytes'), 'dense'):.2f}"])
+    return markdown(["training step", "dense, ms", f"{label}, ms", "times as fast", "peak bytes, of dense"], lines)
+
+
+def gpu_inference(file, method):
+    """Reading prompts and decoding after them."""
+    gpu = Results(file)
+    rows = [row for row in gpu.find("prefill_ms") if row["method"] == method or row["method"].startswith(method + "-r")]
+    lines = []
+    for row in sorted(rows, key=lambda row: (natural(row["case"]), row["config"]["sequence"], row["config"]["batch"],
+                                             row["method"])):
+        config = row["config"]
+        decoded = gpu.twin(row, row["method"], "decode_tokens_per_s")
+        lines.append([f"{model_name(row)}, {config['layers']} layers, {config['batch']} x {config['sequence']}"
+                      + method_label(row["method"], method),
+                      f"{gpu.twin(row, 'dense')['median']:.1f}", f"{gpu.ratio(row, 'dense'):.2f}",
+                      whole(gpu.twin(decoded, "dense")["median"]), f"{gpu.ratio(decoded, 'dense'):.2f}",
+                      f"{gpu.ratio(gpu.twin(row, row['method'], 'infer_bytes'), 'dense'):.2f}"])
+    return markdown(["prompts", "read by dense, ms", "times as fast", "decoded by dense, tokens/s", "times as fast",
+                     "bytes of the model, of dense"], lines)
 
 
 def steps_of_methods():
@@ -286,6 +311,10 @@ TABLES = {
     "gpu-kernels": gpu_kernels,
     "gpu-curves": gpu_curves,
     "slope-gpu": lambda: products_by_shape(Results("h200-slope.json"), "slope-planned", "dense", r"matmul-\d+x\d+"),
-    "slope-gpu-steps": slope_gpu_steps,
-    "gpu-block-products": lambda: products_by_shape(Results("h200-block.json"), "block", "cublaslt", r"linear-\d+x\d+"),
+    "slope-gpu-steps": lambda: gpu_steps_of("h200-slope.json", "slope", "SLoPe"),
+    "slope-gpu-inference": lambda: gpu_inference("h200-slope.json", "slope"),
+    "gpu-block-products": lambda: products_by_shape(Results("h200-block.json"), "block-planned", "dense",
+                                                    r"matmul-\d+x\d+"),
+    "block-gpu-steps": lambda: gpu_steps_of("h200-block.json", "block", "block"),
+    "block-gpu-inference": lambda: gpu_inference("h200-block.json", "block"),
 }

@@ -170,6 +170,7 @@ TrainingData find_training_data(const DataConfig& config, const TrainingDataOpti
              .out = folder,
              .progress = options.progress,
              .stop = options.stop});
+    if (options.prepared) options.prepared(folder);
   }
   DataConfig prepared;
   prepared.train = {folder.string()};

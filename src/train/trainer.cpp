@@ -67,7 +67,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
                  folder_.path().string() +
                      ": --resume with a changed configuration; restore these keys or start a new run:" + problems);
   } else if (options.resume) {
-    console_.warn(folder_.path().string() + " does not exist: a new run starts");
+    console_.warn(folder_.path().string() + ": there is no run here yet, a new one starts");
   }
   build_model();
   const std::optional<fs::path> newest = newest_checkpoint(folder_.path());
@@ -101,8 +101,10 @@ void Trainer::choose_block() {
 }
 
 void Trainer::open_data() {
-  data_ =
-      find_training_data(config_.data, {.run_folder = folder_.path(), .progress = stderr, .stop = interrupt_requested});
+  data_ = find_training_data(config_.data, {.run_folder = folder_.path(),
+                                            .progress = stderr,
+                                            .stop = interrupt_requested,
+                                            .prepared = [this](const fs::path& text) { folder_.made(text); }});
   std::int64_t& vocab = config_.model.vocab;
   require_user(vocab > 0 || data_.vocab() > 0,
                "model.vocab: missing; the shards of data.train do not say which tokenizer made them: give its number "

@@ -118,7 +118,7 @@ TEST(Resume, WithoutARunStartsOneAndSaysSo) {
   const testing::TemporaryFolder folder;
   std::string said;
   EXPECT_EQ(train_tiny(tiny_run_config(folder.path()), folder.path() / "new", true, &said), TrainOutcome::finished);
-  EXPECT_NE(said.find("warning: " + (folder.path() / "new").string() + " does not exist: a new run starts"),
+  EXPECT_NE(said.find("warning: " + (folder.path() / "new").string() + ": there is no run here yet, a new one starts"),
             std::string::npos)
       << said;
 }

@@ -78,8 +78,8 @@ TEST(Trainer, RefusesAnExistingFolderAndLeavesItAlone) {
   fs::create_directories(run);
   std::ofstream(run / "precious") << "mine";
   const Config config = tiny_run_config(folder.path());
-  EXPECT_NE(refusal([&] { train_tiny(config, run); }).find("exists already"), std::string::npos);
-  EXPECT_NE(refusal([&] { train_tiny(config, run, true); }).find("is no run"), std::string::npos);
+  EXPECT_NE(refusal([&] { train_tiny(config, run); }).find("neither a run"), std::string::npos);
+  EXPECT_NE(refusal([&] { train_tiny(config, run, true); }).find("neither a run"), std::string::npos);
   EXPECT_EQ(file_bytes(run / "precious"), "mine");
 }
 

@@ -60,7 +60,9 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   choose_block();
   open_data();
   std::optional<Config> saved;
+  std::optional<CheckpointReader> checkpoint;
   if (!folder_.is_new()) {
+    if (const auto newest = newest_checkpoint(folder_.path())) checkpoint.emplace(*newest);
     saved = read_config(folder_.path() / "config.toml");
     const std::string problems = forbidden_changes(*saved, config_);
     require_user(problems.empty(),
@@ -69,17 +71,16 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   } else if (options.resume) {
     console_.warn(folder_.path().string() + ": there is no run here yet, a new one starts");
   }
-  build_model();
-  const std::optional<fs::path> newest = newest_checkpoint(folder_.path());
-  if (newest)
-    resume(*newest);
+  build_model(checkpoint ? &checkpoint->state() : nullptr);
+  if (checkpoint)
+    resume(*checkpoint);
   else
     start_model();
   model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
   require_sparse();
   if (!folder_.is_new()) {
     // All that could be refused has been: now the run's own files may change.
-    if (!newest) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
+    if (!checkpoint) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
     truncate_after(folder_.path() / "metrics.jsonl", first_step_);
     truncate_after(folder_.path() / "eval.jsonl", first_step_);
     remove_unfinished_checkpoints(folder_.path());
@@ -126,11 +127,14 @@ void Trainer::open_data() {
   batch_targets_.resize(batch_tokens_.size());
 }
 
-void Trainer::build_model() {
+void Trainer::build_model(const CheckpointState* state) {
   sparse_start_ = phase_start(config_.train, config_.weights.start);
   adapter_start_ = phase_start(config_.train, config_.adapters.start);
   const std::int64_t micro = config_.train.micro_batch > 0 ? config_.train.micro_batch : sequences_;
-  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, sparse_start_ > 0);
+  // In the phase of the checkpoint, whatever another train.steps makes of the phases' beginnings: run() goes on to the
+  // next one.
+  const bool dense_phase = state ? state->dense_phase : sparse_start_ > 0;
+  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
   activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision, micro,
                                                config_.model.context, recompute_named(config_.train.recompute));
   plans_.emplace(!config_.run.deterministic);
@@ -152,9 +156,8 @@ void Trainer::check_tokenizer(const CheckpointState& state, const std::string& w
                what + ": was trained with tokenizer " + state.tokenizer + ", but the data has " + ours);
 }
 
-void Trainer::resume(const fs::path& checkpoint) {
-  const CheckpointReader reader(checkpoint);
-  const CheckpointState& state = reader.state();
+void Trainer::resume(const CheckpointReader& checkpoint) {
+  const CheckpointState& state = checkpoint.state();
   check_tokenizer(state, folder_.path().string());
   if (state.threads != device_->threads())
     console_.warn("the run had " + std::to_string(state.threads) + " threads and goes on with " +
@@ -162,19 +165,17 @@ void Trainer::resume(const fs::path& checkpoint) {
   first_step_ = state.step;
   // A phase that has begun keeps its first step; one that has not follows the configuration, and begins at once where
   // that step is past.
-  if (!state.dense_phase) {
-    if (model_->dense_phase()) model_->start_sparse_phase(*device_);
-    sparse_start_ = state.sparse_start;
-  }
+  if (!state.dense_phase) sparse_start_ = state.sparse_start;
   if (state.adapters) {
     model_->insert_adapters(*device_);
     adapter_start_ = state.adapter_start;
   }
-  model_->load(*device_, reader, true);
+  model_->load(*device_, checkpoint, true);
   std::map<std::string, PlanEntry> entries;
   for (const auto& [key, backend] : state.backends) {
     const std::optional<PlanEntry> entry = plan_entry_of(backend);
-    require_user(entry.has_value(), (checkpoint / "state.json").string() + ": there is no back end called " + backend);
+    require_user(entry.has_value(),
+                 (checkpoint.folder() / "state.json").string() + ": there is no back end called " + backend);
     entries[key] = *entry;
   }
   plans_->restore(std::move(entries));

@@ -40,9 +40,9 @@ class Trainer {
   // weights.block, where it is left to the device.
   void choose_block();
   void open_data();
-  void build_model();
+  void build_model(const CheckpointState* state);  // of the checkpoint that the run goes on from; null: it starts
   void start_model();
-  void resume(const std::filesystem::path& checkpoint);
+  void resume(const CheckpointReader& checkpoint);
   void check_tokenizer(const CheckpointState& state, const std::string& what) const;
   void require_sparse() const;
   void change_phase(std::int64_t step);

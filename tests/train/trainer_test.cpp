@@ -185,6 +185,26 @@ TEST(Trainer, APhaseThatFewerStepsPutIntoThePastBeginsAtOnce) {
   EXPECT_EQ(CheckpointReader(checkpoint_path(run, 12)).state().sparse_start, 8);
 }
 
+// Of 10 steps the first is dense, of 4 none: the checkpoint is.
+TEST(Trainer, FewerStepsThatLeaveNoDensePhaseGoOnFromADenseCheckpoint) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const std::vector<std::string> keys = {"weights.start=0.1", "checkpoint.every=1", "checkpoint.keep=0",
+                                         "train.schedule=constant", "train.steps=10"};
+  train_tiny(tiny_run_config(folder.path(), keys), run);
+  for (int step = 2; step <= 10; ++step) fs::remove_all(checkpoint_path(run, step));
+  ASSERT_TRUE(CheckpointReader(checkpoint_path(run, 1)).state().dense_phase);
+  auto shorter = keys;
+  shorter.back() = "train.steps=4";
+  ASSERT_EQ(train_tiny(tiny_run_config(folder.path(), shorter), run, true), TrainOutcome::finished);
+  const CheckpointState state = CheckpointReader(checkpoint_path(run, 4)).state();
+  EXPECT_FALSE(state.dense_phase);
+  EXPECT_EQ(state.sparse_start, 1);
+  // And the other way round: a sparse checkpoint.
+  ASSERT_EQ(train_tiny(tiny_run_config(folder.path(), keys), run, true), TrainOutcome::finished);
+  EXPECT_EQ(CheckpointReader(checkpoint_path(run, 10)).state().sparse_start, 1);
+}
+
 TEST(Trainer, AdaptersWaitForTheSparsePhase) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";

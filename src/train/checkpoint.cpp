@@ -68,6 +68,8 @@ std::string state_json(const CheckpointState& state, const fs::path& folder) {
     const Seal seal = seal_of(folder / name);
     files[name] = {{"bytes", seal.bytes}, {"crc32c", seal.checksum}};
   }
+  Json data = Json::object();
+  for (const auto& [split, print] : state.data) data[split] = {{"tokens", print.tokens}, {"crc32c", print.checksum}};
   Json json = {{"format", kFormat},
                {"step", state.step},
                {"dense_phase", state.dense_phase},
@@ -77,6 +79,7 @@ std::string state_json(const CheckpointState& state, const fs::path& folder) {
                {"threads", state.threads},
                {"tokenizer", state.tokenizer},
                {"backends", state.backends},
+               {"data", data},
                {"files", files}};
   return json.dump(2) + "\n";
 }
@@ -162,6 +165,9 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
     state_.threads = json.at("threads").get<int>();
     state_.tokenizer = json.at("tokenizer").get<std::string>();
     state_.backends = json.at("backends").get<std::map<std::string, std::string>>();
+    if (json.contains("data"))
+      for (const auto& [split, print] : json.at("data").items())
+        state_.data[split] = {print.at("tokens").get<std::int64_t>(), print.at("crc32c").get<std::uint32_t>()};
     for (const char* name : kFiles) {
       const Json& expected = json.at("files").at(name);
       if (!fs::exists(folder / name)) throw damaged(folder / name, "missing");

@@ -64,10 +64,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   if (!folder_.is_new()) {
     if (const auto newest = newest_checkpoint(folder_.path())) checkpoint.emplace(*newest);
     saved = read_config(folder_.path() / "config.toml");
-    const std::string problems = forbidden_changes(*saved, config_);
-    require_user(problems.empty(),
-                 folder_.path().string() +
-                     ": --resume with a changed configuration; restore these keys or start a new run:" + problems);
+    check_unchanged(*saved, checkpoint ? &checkpoint->state() : nullptr);
   } else if (options.resume) {
     console_.warn(folder_.path().string() + ": there is no run here yet, a new one starts");
   }
@@ -151,9 +148,38 @@ void Trainer::start_model() {
 }
 
 void Trainer::check_tokenizer(const CheckpointState& state, const std::string& what) const {
-  const std::string ours = data_.tokenizer ? data_.tokenizer->identity() : "";
+  const std::string ours = tokenizer_identity();
   require_user(state.tokenizer.empty() || ours.empty() || state.tokenizer == ours,
                what + ": was trained with tokenizer " + state.tokenizer + ", but the data has " + ours);
+}
+
+std::map<std::string, DataFingerprint> Trainer::fingerprints() const {
+  std::map<std::string, DataFingerprint> data = {{"train", train_view_->fingerprint()}};
+  if (val_view_) data["val"] = val_view_->fingerprint();
+  return data;
+}
+
+void Trainer::check_unchanged(const Config& saved, const CheckpointState* state) {
+  // Tokens are compared themselves, not the paths to them: a run and its data may move. Without a checkpoint nothing
+  // was learnt from them yet.
+  const bool comparable = state && !state->data.empty();
+  if (state && !comparable)
+    console_.note(folder_.path().string() +
+                  ": its checkpoint does not say which tokens it was trained on; those that "
+                  "data.train and data.val name are taken to be the same");
+  std::string problems = comparable ? changed_data(state->data, fingerprints()) : "";
+  std::set<std::string> free;
+  if (!state || (comparable && problems.empty())) free = {"data.train", "data.val"};
+  if (!state || state->tokenizer == tokenizer_identity()) free.insert("data.tokenizer");
+  problems += forbidden_changes(saved, config_, free);
+  require_user(
+      problems.empty(),
+      folder_.path().string() +
+          ": --resume with other data or a changed configuration; restore this or start a new run:" + problems);
+}
+
+std::string Trainer::tokenizer_identity() const {
+  return data_.tokenizer ? data_.tokenizer->identity() : "";
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
@@ -345,7 +371,8 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .adapter_start = adapter_start_,
                         .threads = device_->threads(),
                         .backends = {},
-                        .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
+                        .tokenizer = tokenizer_identity(),
+                        .data = fingerprints()};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
   write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),
                    data_.tokenizer ? data_.tokenizer->serialize() : "");

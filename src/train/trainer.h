@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,9 @@ class Trainer {
   void build_model(const CheckpointState* state);  // of the checkpoint that the run goes on from; null: it starts
   void start_model();
   void resume(const CheckpointReader& checkpoint);
+  void check_unchanged(const Config& saved, const CheckpointState* state);
+  std::map<std::string, DataFingerprint> fingerprints() const;
+  std::string tokenizer_identity() const;  // "" without one
   void check_tokenizer(const CheckpointState& state, const std::string& what) const;
   void require_sparse() const;
   void change_phase(std::int64_t step);

@@ -29,6 +29,8 @@ namespace fs = std::filesystem;
 // With on_nonfinite = "skip", a run that skips this many steps in a row has diverged.
 constexpr std::int64_t kSkippedLimit = 10;
 
+constexpr std::uint64_t kPlansLimit = 64 << 20;  // bytes of plans.json that are read
+
 std::string describe_model(const Config& config) {
   const ModelConfig& model = config.model;
   return (model.preset.empty() ? model.arch : model.preset + " (" + model.arch + ")") + ", " +
@@ -204,7 +206,26 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
                  (checkpoint.folder() / "state.json").string() + ": there is no back end called " + backend);
     entries[key] = *entry;
   }
+  restore_times(entries);
   plans_->restore(std::move(entries));
+}
+
+void Trainer::restore_times(std::map<std::string, PlanEntry>& entries) const {
+  // For people to read: a file that is missing or damaged is written anew, without the figures.
+  const fs::path file = folder_.path() / "plans.json";
+  if (!fs::exists(file)) return;
+  const auto plans = nlohmann::json::parse(read_file(file, kPlansLimit), nullptr, false);
+  for (auto& [key, entry] : entries) {
+    const auto plan = plans.find(key);
+    if (plan == plans.end() || !plan->is_object() || plan->value("backend", nlohmann::json()) != name_of(entry.backend))
+      continue;
+    const auto ms = [&](const char* name) {
+      const auto value = plan->find(name);
+      return value != plan->end() && value->is_number() ? value->get<double>() : 0.0;
+    };
+    entry.sparse_ms = ms("sparse_ms");
+    entry.dense_ms = ms("dense_ms");
+  }
 }
 
 void Trainer::require_sparse() const {
@@ -383,8 +404,6 @@ void Trainer::write_summary() {
   ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
   summary.workspace_bytes = workspace_;
   write_file_atomically(folder_.path() / "inspect.json", to_json(summary));
-  // A resumed run was not timed again: its figures are those that stand there.
-  if (first_step_ > 0 && fs::exists(folder_.path() / "plans.json")) return;
   nlohmann::ordered_json plans = nlohmann::ordered_json::object();
   for (const auto& [key, entry] : plans_->entries())
     plans[key] = {{"backend", name_of(entry.backend)}, {"sparse_ms", entry.sparse_ms}, {"dense_ms", entry.dense_ms}};

@@ -47,6 +47,8 @@ class Trainer {
   void check_unchanged(const Config& saved, const CheckpointState* state);
   std::map<std::string, DataFingerprint> fingerprints() const;
   std::string tokenizer_identity() const;  // "" without one
+  // The times of plans.json, which checkpoints do not have, for choices that stand in both.
+  void restore_times(std::map<std::string, PlanEntry>& entries) const;
   void check_tokenizer(const CheckpointState& state, const std::string& what) const;
   void require_sparse() const;
   void change_phase(std::int64_t step);

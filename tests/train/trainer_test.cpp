@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "eval/perplexity.h"
 #include "io/config_toml.h"
 #include "tiny_run.h"
@@ -226,6 +228,38 @@ TEST(Trainer, ResumeTakesKernelChoicesFromTheCheckpoint) {
   std::ofstream(state) << text;
   train_tiny(tiny_run_config(folder.path(), {"checkpoint.every=4", "checkpoint.keep=0"}), run, true);
   EXPECT_NE(file_bytes(run / "inspect.json").find("forward dense-after-unpack"), std::string::npos);
+}
+
+// As on another device, which has other products: what is chosen anew is written, what was timed before stays.
+TEST(Trainer, AResumedRunRecordsItsNewChoices) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Config config = tiny_run_config(folder.path(), {"checkpoint.every=4", "checkpoint.keep=0"});
+  train_tiny(config, run);
+  fs::remove_all(checkpoint_path(run, 8));
+  auto plans = nlohmann::ordered_json::parse(file_bytes(run / "plans.json"));
+  ASSERT_GE(plans.size(), 3u);
+  const std::string lost = plans.begin().key(), kept = std::next(plans.begin()).key();
+  const std::string other = std::next(plans.begin(), 2).key();
+  plans.erase(lost);
+  plans[kept]["sparse_ms"] = 1.25;
+  plans[other] = {{"backend", "another one"}, {"sparse_ms", 1.5}};
+  std::ofstream(run / "plans.json") << plans.dump();
+  const fs::path state = checkpoint_path(run, 4) / "state.json";
+  auto json = nlohmann::ordered_json::parse(file_bytes(state));
+  ASSERT_EQ(json["backends"].erase(lost), 1u);
+  std::ofstream(state) << json.dump();
+  train_tiny(config, run, true);
+  plans = nlohmann::ordered_json::parse(file_bytes(run / "plans.json"));
+  EXPECT_TRUE(plans.contains(lost));
+  EXPECT_EQ(plans[kept]["sparse_ms"], 1.25);
+  EXPECT_EQ(plans[other]["sparse_ms"], 0.0) << "the time of another choice";
+  for (const char* damaged : {"{\"", "[]", "{\"x\": 1}"}) {
+    fs::remove_all(checkpoint_path(run, 8));
+    std::ofstream(run / "plans.json") << damaged;
+    train_tiny(config, run, true);
+    EXPECT_TRUE(nlohmann::ordered_json::parse(file_bytes(run / "plans.json")).contains(lost)) << damaged;
+  }
 }
 
 TEST(Trainer, RequireSparseRefusesBeforeAnythingIsKept) {

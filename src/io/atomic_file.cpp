@@ -81,6 +81,10 @@ void remove_stale(const fs::path& path) {
   }
 }
 
+void flush_to_disk(const fs::path& file) {
+  sync_path(file, O_RDONLY);
+}
+
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {
     temporary_ = temporary_name(path_, attempt);

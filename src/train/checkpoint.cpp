@@ -76,6 +76,7 @@ std::string state_json(const CheckpointState& state, const fs::path& folder) {
                {"adapters", state.adapters},
                {"sparse_start", state.sparse_start},
                {"adapter_start", state.adapter_start},
+               {"skipped", state.skipped},
                {"threads", state.threads},
                {"tokenizer", state.tokenizer},
                {"backends", state.backends},
@@ -162,6 +163,7 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
     state_.adapters = json.at("adapters").get<bool>();
     state_.sparse_start = json.at("sparse_start").get<std::int64_t>();
     state_.adapter_start = json.at("adapter_start").get<std::int64_t>();
+    state_.skipped = json.value("skipped", std::int64_t{0});
     state_.threads = json.at("threads").get<int>();
     state_.tokenizer = json.at("tokenizer").get<std::string>();
     state_.backends = json.at("backends").get<std::map<std::string, std::string>>();

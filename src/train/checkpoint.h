@@ -29,6 +29,7 @@ struct CheckpointState {
   bool adapters = false;
   std::int64_t sparse_start = 0;   // the steps at which the phases began or will begin: train.steps may change on a
   std::int64_t adapter_start = 0;  // resume, the past may not
+  std::int64_t skipped = 0;        // steps in a row without an update, up to this one
   int threads = 0;                 // sums may depend on the thread count
   std::map<std::string, std::string> backends;  // of each planned product: a PlanEntry's text
   std::string tokenizer;                        // identity, "" when the run has none

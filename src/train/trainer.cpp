@@ -191,6 +191,7 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
     console_.warn("the run had " + std::to_string(state.threads) + " threads and goes on with " +
                   std::to_string(device_->threads()) + ": its numbers may differ in the last bits");
   first_step_ = state.step;
+  skipped_ = state.skipped;
   // A phase that has begun keeps its first step; one that has not follows the configuration, and begins at once where
   // that step is past.
   if (!state.dense_phase) sparse_start_ = state.sparse_start;
@@ -385,11 +386,15 @@ void Trainer::evaluate(std::int64_t step) {
 }
 
 void Trainer::save_checkpoint(std::int64_t step) {
+  // First, so that no checkpoint is ahead of them after a power cut.
+  metrics_->flush_to_disk();
+  evaluations_->flush_to_disk();
   CheckpointState state{.step = step,
                         .dense_phase = model_->dense_phase(),
                         .adapters = model_->has_adapters(),
                         .sparse_start = sparse_start_,
                         .adapter_start = adapter_start_,
+                        .skipped = skipped_,
                         .threads = device_->threads(),
                         .backends = {},
                         .tokenizer = tokenizer_identity(),

@@ -124,6 +124,22 @@ TEST(Trainer, SkipsNonFiniteStepsUntilTheyAreTooMany) {
   EXPECT_NE(out.str().find("skipped"), std::string::npos);
 }
 
+TEST(Trainer, AResumedRunGoesOnCountingSkippedSteps) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Config config =
+      tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant",
+                                      "train.on_nonfinite=skip", "train.steps=40", "eval.every=0", "checkpoint.every=1",
+                                      "checkpoint.keep=0"});
+  EXPECT_THROW(train_tiny(config, run), Error);
+  const std::size_t steps = read_step_metrics(run / "metrics.jsonl").size();
+  ASSERT_LT(steps, 20u);
+  for (std::size_t step = 7; step <= steps; ++step)
+    fs::remove_all(checkpoint_path(run, static_cast<std::int64_t>(step)));
+  EXPECT_THROW(train_tiny(config, run, true), Error);
+  EXPECT_EQ(read_step_metrics(run / "metrics.jsonl").size(), steps);
+}
+
 TEST(Trainer, StartsFromADenseModelOfAnotherRun) {
   const testing::TemporaryFolder folder;
   train_tiny(tiny_run_config(folder.path(), {"weights.method=dense", "train.steps=40"}), folder.path() / "dense");

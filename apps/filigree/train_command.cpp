@@ -46,7 +46,7 @@ void add_train_command(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = program.add_subcommand("train", "trains a model as a configuration file says");
   command->add_option("config", options->config, "the configuration file")->required()->type_name("CONFIG.toml");
-  command->add_option("--out", options->train.run, "the run's folder; refused if it exists, unless with --resume")
+  command->add_option("--out", options->train.run, "the run's folder, new or empty; with --resume a run")
       ->required()
       ->type_name("RUN");
   command->add_option("--set", options->overrides, "overrides a key of the configuration; may be repeated")

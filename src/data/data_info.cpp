@@ -42,7 +42,8 @@ void write_data_info(const std::filesystem::path& folder, const DataInfo& info) 
                                        {"tokenizer_spec", info.tokenizer_spec},
                                        {"val_fraction", info.val_fraction},
                                        {"sources", info.sources},
-                                       {"val_sources", info.val_sources}};
+                                       {"val_sources", info.val_sources},
+                                       {"source_bytes", info.source_bytes}};
   // Names of files may hold bytes that are no UTF-8: they are replaced, not refused.
   write_file_atomically(folder / kDataInfoFile,
                         json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
@@ -63,6 +64,7 @@ DataInfo read_data_info(const std::filesystem::path& folder) {
     json.at("val_fraction").get_to(info.val_fraction);
     json.at("sources").get_to(info.sources);
     json.at("val_sources").get_to(info.val_sources);
+    info.source_bytes = json.value("source_bytes", std::int64_t{-1});
     if (info.vocab <= 0 || !plausible(info.train) || !plausible(info.val))
       throw UserError(path.string() + ": a count in this file is out of range");
     return info;

@@ -34,6 +34,7 @@ struct DataInfo {
   double val_fraction = 0.0;         // as the user gave it
   std::vector<std::string> sources;  // as the user gave them
   std::vector<std::string> val_sources;
+  std::int64_t source_bytes = -1;  // of all of them on disk; -1: written before this was known
 
   friend bool operator==(const DataInfo&, const DataInfo&) = default;
 };

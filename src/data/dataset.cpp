@@ -13,7 +13,7 @@ DatasetView::DatasetView(const std::vector<std::filesystem::path>& shards, std::
   shards_.reserve(shards.size());
   for (const std::filesystem::path& path : shards) {
     shards_.emplace_back(path);
-    shards_.back().check_ids(vocab);
+    checksum_ = shards_.back().check_ids(vocab, checksum_);
     starts_.push_back(starts_.back() + shards_.back().tokens());
   }
 }

@@ -10,6 +10,14 @@
 
 namespace filigree {
 
+// What samples are made from: two sequences of tokens are the same where these are, in however many files they lie.
+struct DataFingerprint {
+  std::int64_t tokens = 0;
+  std::uint32_t checksum = 0;  // CRC-32C of the ids as they are stored
+
+  bool operator==(const DataFingerprint&) const = default;
+};
+
 class DatasetView {
  public:
   // Maps the files in the given order and checks every id against `vocab`, at about the speed of memory or disk. Throws
@@ -18,6 +26,7 @@ class DatasetView {
 
   std::int64_t tokens() const { return starts_.back(); }
   std::int64_t vocab() const { return vocab_; }
+  DataFingerprint fingerprint() const { return {tokens(), checksum_}; }
   // The first file, for messages.
   const std::filesystem::path& path() const { return shards_.front().path(); }
 
@@ -28,6 +37,7 @@ class DatasetView {
   std::vector<TokenShard> shards_;
   std::vector<std::int64_t> starts_;  // (shards + 1) first token of each shard; the last entry is the total
   std::int64_t vocab_;
+  std::uint32_t checksum_ = 0;
 };
 
 }  // namespace filigree

@@ -239,6 +239,7 @@ class Preparation {
     info.val_fraction = options_.val_fraction;
     for (const std::filesystem::path& path : options_.text) info.sources.push_back(path.string());
     for (const std::filesystem::path& path : options_.val_text) info.val_sources.push_back(path.string());
+    info.source_bytes = disk_bytes();
     return info;
   }
 

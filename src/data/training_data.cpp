@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "data/data_info.h"
 #include "data/prepare.h"
+#include "text/documents.h"
 
 namespace filigree {
 namespace {
@@ -63,13 +64,16 @@ Named resolve(const std::vector<std::string>& patterns, const std::string& split
   return named;
 }
 
-// Throws unless `spec`, as the user gave it, names `tokenizer`, which made the tokens in `folder`.
-void check_tokenizer(const std::string& spec, const Tokenizer& tokenizer, const fs::path& folder) {
+// Whether `spec`, as the user gave it, names `tokenizer`.
+bool names_tokenizer(const std::string& spec, const Tokenizer& tokenizer) {
   const TokenizerSpec wanted = parse_tokenizer_spec(spec);
-  const bool same = wanted.kind == TokenizerSpec::Kind::file
-                        ? load_tokenizer(wanted.file)->identity() == tokenizer.identity()
-                        : spec == tokenizer.name();
-  if (!same)
+  return wanted.kind == TokenizerSpec::Kind::file ? load_tokenizer(wanted.file)->identity() == tokenizer.identity()
+                                                  : spec == tokenizer.name();
+}
+
+// Throws unless `spec` names `tokenizer`, which made the tokens in `folder`.
+void check_tokenizer(const std::string& spec, const Tokenizer& tokenizer, const fs::path& folder) {
+  if (!names_tokenizer(spec, tokenizer))
     throw UserError("data.tokenizer is \"" + spec + "\", but the tokens in " + folder.string() + " were made by " +
                     tokenizer.identity() + "; leave data.tokenizer out, or prepare the text again");
 }
@@ -110,10 +114,26 @@ TrainingData from_shards(const DataConfig& config, Named train, Named val) {
   return data;
 }
 
-std::vector<std::string> strings(const std::vector<fs::path>& paths) {
-  std::vector<std::string> result;
-  for (const fs::path& path : paths) result.push_back(path.string());
-  return result;
+bool same_names(const std::vector<std::string>& before, const std::vector<fs::path>& now) {
+  return std::equal(before.begin(), before.end(), now.begin(), now.end(),
+                    [](const fs::path& a, const fs::path& b) { return a.filename() == b.filename(); });
+}
+
+// Throws unless the text that `train` and `val` name is what the tokens in `folder` were made of. It may have moved:
+// its files and folders have the same names then, and as many bytes. Where the tokens are only read, later changes of
+// the text do not matter.
+void check_sources(const Named& train, const Named& val, const std::string& tokenizer, const fs::path& folder,
+                   bool only_read) {
+  const DataInfo info = read_data_info(folder);
+  require_user(same_names(info.sources, train.text) && same_names(info.val_sources, val.text) &&
+                   names_tokenizer(tokenizer, *load_tokenizer(folder)),
+               folder.string() + ": the text of this run was prepared from other files or with another tokenizer");
+  if (only_read || info.source_bytes < 0) return;
+  const std::int64_t bytes = find_text(train.text).bytes + (val.text.empty() ? 0 : find_text(val.text).bytes);
+  require_user(bytes == info.source_bytes, folder.string() + ": was prepared from " +
+                                               std::to_string(info.source_bytes) +
+                                               " bytes of text, but data.train and data.val now name " +
+                                               std::to_string(bytes) + "; restore the text, or start a new run");
 }
 
 }  // namespace
@@ -155,11 +175,7 @@ TrainingData find_training_data(const DataConfig& config, const TrainingDataOpti
   require_user(!config.tokenizer.empty(),
                "data.tokenizer is missing: text needs one, bytes, spm:VOCAB_SIZE or the path of a file");
   if (has_info(folder)) {
-    const DataInfo info = read_data_info(folder);
-    if (info.sources != strings(train.text) || info.val_sources != strings(val.text) ||
-        info.tokenizer_spec != config.tokenizer)
-      throw UserError(folder.string() +
-                      ": the text of this run was prepared from other files or with another tokenizer");
+    check_sources(train, val, config.tokenizer, folder, !options.may_prepare);
   } else {
     require_user(options.may_prepare, folder.string() +
                                           ": the text of data.train has not been prepared there; prepare it with "
@@ -170,6 +186,7 @@ TrainingData find_training_data(const DataConfig& config, const TrainingDataOpti
              .out = folder,
              .progress = options.progress,
              .stop = options.stop});
+    if (options.prepared) options.prepared(folder);
   }
   DataConfig prepared;
   prepared.train = {folder.string()};

@@ -35,6 +35,7 @@ struct TrainingDataOptions {
   std::FILE* progress = nullptr;     // as in PrepareOptions
   std::function<bool()> stop;
   bool may_prepare = true;  // false: text that is not prepared yet is a UserError
+  std::function<void(const std::filesystem::path&)> prepared = {};  // called with the folder that was prepared now
 };
 
 // Without data.val, a data folder's own validation shards are used, and of text a share is held out. Throws UserError

@@ -43,20 +43,14 @@ fs::path temporary_name(const fs::path& path, int attempt) {
 }
 constexpr int kAttempts = 1000;
 
-// Removes the temporary folders beside `path` that processes left behind which no longer live.
-void remove_stale(const fs::path& path) {
-  const std::string prefix = path.filename().string() + ".";
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder_of(path), ignored)) {
-    const std::string name = entry.path().filename().string();
-    int process = 0, attempt = 0, length = 0;
-    if (!name.starts_with(prefix)) continue;
-    const std::string rest = name.substr(prefix.size());
-    if (std::sscanf(rest.c_str(), "%d-%d.tmp%n", &process, &attempt, &length) != 2 ||
-        length != static_cast<int>(rest.size()) || process <= 0)
-      continue;
-    if (kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), ignored);
-  }
+// The process that gave `target` the temporary name `name`; 0 where it is none.
+int process_of(const std::string& name, const std::string& target) {
+  if (!name.starts_with(target + ".")) return 0;
+  const std::string rest = name.substr(target.size() + 1);
+  int process = 0, attempt = 0, length = 0;
+  const bool whole = std::sscanf(rest.c_str(), "%d-%d.tmp%n", &process, &attempt, &length) == 2 &&
+                     length == static_cast<int>(rest.size());
+  return whole ? std::max(process, 0) : 0;
 }
 
 void sync_path(const fs::path& path, int flags) {
@@ -74,6 +68,22 @@ void sync_folder(const fs::path& path) {
 }
 
 }  // namespace
+
+bool is_temporary_name(const std::string& name, const std::string& target) {
+  return process_of(name, target) > 0;
+}
+
+void remove_stale(const fs::path& path) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), ignored)) {
+    const int process = process_of(entry.path().filename().string(), path.filename().string());
+    if (process > 0 && kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+void flush_to_disk(const fs::path& file) {
+  sync_path(file, O_RDONLY);
+}
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {

@@ -57,6 +57,14 @@ class AtomicFolder {
   std::filesystem::path temporary_;
 };
 
+// Whether `name` is a temporary name of a file or folder called `target`.
+bool is_temporary_name(const std::string& name, const std::string& target);
+// Removes what processes that no longer live left of `path` under temporary names.
+void remove_stale(const std::filesystem::path& path);
+
+// Returns when the file's contents are on the disk.
+void flush_to_disk(const std::filesystem::path& file);
+
 // The whole file as bytes; UserError when it is missing, no regular file, or longer than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit);
 

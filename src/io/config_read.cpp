@@ -281,7 +281,10 @@ class Reader {
   static void make_absolute(ConfigValue& value, const fs::path& folder) {
     const auto absolute = [&](std::string& text) {
       const bool rule = text == "bytes" || sentencepiece_vocab(text);  // of a tokenizer
-      if (!text.empty() && !rule) text = (folder / text).lexically_normal().string();
+      if (text.empty() || rule) return;
+      fs::path path = (folder / text).lexically_normal();
+      if (!path.has_filename()) path = path.parent_path();  // a trailing slash
+      text = path.string();
     };
     if (auto* text = std::get_if<std::string>(&value)) absolute(*text);
     if (auto* list = std::get_if<std::vector<std::string>>(&value))

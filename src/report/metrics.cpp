@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "io/atomic_file.h"
 
 namespace filigree {
 namespace {
@@ -59,27 +60,51 @@ double number_or_nan(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-// Calls body(object, offset of the line's first byte) for each whole line. Returns the length of the whole lines.
-template <typename Body>
-std::uintmax_t for_each_line(const std::filesystem::path& file, Body&& body) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream && !std::filesystem::exists(file)) return 0;
-  require(stream.good(), "cannot read " + file.string());
-  std::uintmax_t offset = 0;
-  std::int64_t number = 0;
-  for (std::string line; std::getline(stream, line);) {
-    ++number;
-    if (stream.eof()) break;  // no newline: the writer was stopped inside this line
-    try {
-      const json object = json::parse(line);
-      if (!object.is_object()) throw Error("not a JSON object");
-      body(object, offset);
-    } catch (const std::exception& error) {
-      throw Error(file.string() + ":" + std::to_string(number) + ": " + error.what());
-    }
-    offset += line.size() + 1;
+// The whole lines of a file, one after the other. A line without a newline is none: its writer was stopped inside it.
+class LineReader {
+ public:
+  explicit LineReader(const std::filesystem::path& file) : file_(file), stream_(file, std::ios::binary) {
+    require(stream_.good() || !std::filesystem::exists(file), "cannot read " + file.string());
   }
-  return offset;
+
+  bool next() {
+    begin_ = end_;
+    if (!std::getline(stream_, line_) || stream_.eof()) return false;
+    end_ += line_.size() + 1;
+    ++number_;
+    return true;
+  }
+  std::uintmax_t begin() const { return begin_; }  // of the line, in bytes; after the last one the end of the lines
+
+  // Calls body(object) with the line's object; false where it is none, or body finds a value of another kind.
+  template <typename Body>
+  bool parse(Body&& body) const {
+    try {
+      const json object = json::parse(line_);
+      if (object.is_object()) body(object);
+      return object.is_object();
+    } catch (const json::exception&) {
+      return false;
+    }
+  }
+  UserError damaged() const {
+    return UserError(file_.string() + ":" + std::to_string(number_) +
+                     ": this line is damaged (no JSON object of the expected form); remove it");
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::ifstream stream_;
+  std::string line_;
+  std::uintmax_t begin_ = 0, end_ = 0;
+  std::int64_t number_ = 0;
+};
+
+template <typename Body>
+void for_each_line(const std::filesystem::path& file, Body&& body) {
+  LineReader lines(file);
+  while (lines.next())
+    if (!lines.parse(body)) throw lines.damaged();
 }
 
 void cut(const std::filesystem::path& file, std::uintmax_t length) {
@@ -147,9 +172,13 @@ void MetricsWriter::write(std::string line) {
   require(stream_.good(), "cannot write to " + file_.string() + "; is the disk full?");
 }
 
+void MetricsWriter::flush_to_disk() {
+  filigree::flush_to_disk(file_);
+}
+
 std::vector<StepMetrics> read_step_metrics(const std::filesystem::path& file) {
   std::vector<StepMetrics> lines;
-  for_each_line(file, [&](const json& object, std::uintmax_t) {
+  for_each_line(file, [&](const json& object) {
     StepMetrics& metrics = lines.emplace_back();
     for (const auto& [name, value] : object.items()) {
       if (name == "step") {
@@ -176,7 +205,7 @@ std::vector<StepMetrics> read_step_metrics(const std::filesystem::path& file) {
 
 std::vector<EvalMetrics> read_eval_metrics(const std::filesystem::path& file) {
   std::vector<EvalMetrics> lines;
-  for_each_line(file, [&](const json& object, std::uintmax_t) {
+  for_each_line(file, [&](const json& object) {
     EvalMetrics& metrics = lines.emplace_back();
     for (const auto& [name, value] : object.items()) {
       if (name == "step") {
@@ -193,11 +222,14 @@ std::vector<EvalMetrics> read_eval_metrics(const std::filesystem::path& file) {
 
 void truncate_after(const std::filesystem::path& file, std::int64_t step) {
   if (!std::filesystem::exists(file)) return;
-  std::optional<std::uintmax_t> first_after;
-  const std::uintmax_t whole = for_each_line(file, [&](const json& object, std::uintmax_t offset) {
-    if (!first_after && object.at("step").get<std::int64_t>() > step) first_after = offset;
-  });
-  cut(file, first_after.value_or(whole));
+  LineReader lines(file);
+  std::int64_t reached = 0;
+  while (lines.next()) {
+    const bool whole = lines.parse([&](const json& object) { reached = object.at("step").get<std::int64_t>(); });
+    if (!whole && reached < step) throw lines.damaged();
+    if (!whole || reached > step) break;
+  }
+  cut(file, lines.begin());
 }
 
 }  // namespace filigree

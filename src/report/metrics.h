@@ -50,6 +50,8 @@ class MetricsWriter {
   // Names in `extra` and `values` must not repeat a key that the line already has.
   void append(const StepMetrics& metrics);
   void append(const EvalMetrics& metrics);
+  // What was appended outlives a power cut from here on.
+  void flush_to_disk();
 
  private:
   void write(std::string line);
@@ -59,13 +61,14 @@ class MetricsWriter {
 };
 
 // All lines of a file, in order; none when there is no file. A torn last line (no newline at its end) is left out.
-// Throws Error naming file and line when any other line is not an object of the expected form.
+// Throws UserError naming file and line when any other line is not an object of the expected form.
 std::vector<StepMetrics> read_step_metrics(const std::filesystem::path& file);
 std::vector<EvalMetrics> read_eval_metrics(const std::filesystem::path& file);
 
 // Cuts off the first line whose `step` is above `step` and everything behind it, and a torn last line: what a resumed
-// run will write again. One truncation of the file, so that a crash leaves either the old or the new contents. Serves
-// both files; nothing to do when there is no file. No MetricsWriter may have the file open.
+// run will write again. A damaged line is cut off likewise behind the line of `step` itself, and a UserError before it.
+// One truncation of the file, so that a crash leaves either the old or the new contents. Serves both files; nothing to
+// do when there is no file. No MetricsWriter may have the file open.
 void truncate_after(const std::filesystem::path& file, std::int64_t step);
 
 }  // namespace filigree

@@ -68,17 +68,21 @@ std::string state_json(const CheckpointState& state, const fs::path& folder) {
     const Seal seal = seal_of(folder / name);
     files[name] = {{"bytes", seal.bytes}, {"crc32c", seal.checksum}};
   }
+  Json data = Json::object();
+  for (const auto& [split, print] : state.data) data[split] = {{"tokens", print.tokens}, {"crc32c", print.checksum}};
   Json json = {{"format", kFormat},
                {"step", state.step},
                {"dense_phase", state.dense_phase},
                {"adapters", state.adapters},
                {"sparse_start", state.sparse_start},
                {"adapter_start", state.adapter_start},
+               {"skipped", state.skipped},
                {"threads", state.threads},
                {"tokenizer", state.tokenizer},
                {"backends", state.backends},
                {"dense_products",
                 {{"made_by", state.dense_products.made_by}, {"algorithms", Json(state.dense_products.entries)}}},
+               {"data", data},
                {"files", files}};
   return json.dump(2) + "\n";
 }
@@ -161,6 +165,7 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
     state_.adapters = json.at("adapters").get<bool>();
     state_.sparse_start = json.at("sparse_start").get<std::int64_t>();
     state_.adapter_start = json.at("adapter_start").get<std::int64_t>();
+    state_.skipped = json.value("skipped", std::int64_t{0});
     state_.threads = json.at("threads").get<int>();
     state_.tokenizer = json.at("tokenizer").get<std::string>();
     state_.backends = json.at("backends").get<std::map<std::string, std::string>>();
@@ -169,6 +174,9 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
       state_.dense_products = {.made_by = products.at("made_by").get<std::string>(),
                                .entries = products.at("algorithms").get<std::map<std::string, std::string>>()};
     }
+    if (json.contains("data"))
+      for (const auto& [split, print] : json.at("data").items())
+        state_.data[split] = {print.at("tokens").get<std::int64_t>(), print.at("crc32c").get<std::uint32_t>()};
     for (const char* name : kFiles) {
       const Json& expected = json.at("files").at(name);
       if (!fs::exists(folder / name)) throw damaged(folder / name, "missing");

@@ -3,7 +3,7 @@
 //   checkpoints/step-NNNNNNNN/
 //     model.safetensors       values in the run's precision, masks; enough to evaluate, generate, export
 //     optimizer.safetensors   masters, moments, and whatever else an exact resume needs
-//     state.json              format version, step, phase, kernel choices, checksums of the other files
+//     state.json              format version, step, phase, kernel choices, which data, checksums of the other files
 //     config.toml             the run's resolved configuration
 //     tokenizer.model         the tokenizer, when the run has one
 //
@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "data/dataset.h"
 #include "io/safetensors.h"
 #include "kernels/matmul/matmul_choices.h"
 #include "model/transformer.h"
@@ -29,10 +30,12 @@ struct CheckpointState {
   bool adapters = false;
   std::int64_t sparse_start = 0;   // the steps at which the phases began or will begin: train.steps may change on a
   std::int64_t adapter_start = 0;  // resume, the past may not
+  std::int64_t skipped = 0;        // steps in a row without an update, up to this one
   int threads = 0;                 // sums may depend on the thread count
   std::map<std::string, std::string> backends;  // of each planned product: a PlanEntry's text
   MatmulChoices dense_products;                 // algorithms on a GPU
   std::string tokenizer;                        // identity, "" when the run has none
+  std::map<std::string, DataFingerprint> data;  // of "train" and "val"; empty in checkpoints from before it was written
 };
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, std::int64_t step);

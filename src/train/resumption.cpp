@@ -1,5 +1,8 @@
 #include "train/resumption.h"
 
+#include <cstdio>
+#include <filesystem>
+
 #include "io/config_keys.h"
 #include "io/config_toml.h"
 #include "io/model_presets.h"
@@ -8,6 +11,8 @@
 
 namespace filigree {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Whether the value of a key of [model] is the one that it has when it is not given.
 bool follows(const std::string& name, const Config& config) {
@@ -27,14 +32,35 @@ bool follows(const std::string& name, const Config& config) {
   return toml_value(key.get(other)) == toml_value(key.get(config));
 }
 
+std::string describe(const std::map<std::string, DataFingerprint>& data, const char* split) {
+  const auto found = data.find(split);
+  if (found == data.end()) return "none";
+  char checksum[16];
+  std::snprintf(checksum, sizeof checksum, "%08x", found->second.checksum);
+  return std::to_string(found->second.tokens) + " tokens of CRC-32C " + checksum;
+}
+
 }  // namespace
 
-std::string forbidden_changes(const Config& saved, const Config& now) {
+std::string forbidden_changes(const Config& saved, const Config& now, const std::set<std::string>& free) {
   std::string text;
   for (const ConfigChange& change : difference(saved, now)) {
-    if (change.resumable) continue;
+    if (change.resumable || free.contains(change.key)) continue;
+    if (change.key == "model.init" && fs::path(saved.model.init).filename() == fs::path(now.model.init).filename())
+      continue;
     if (change.key.starts_with("model.") && follows(change.key, saved) && follows(change.key, now)) continue;
     text += "\n  " + change.key + ": the run was started with " + change.before + ", now it is " + change.after;
+  }
+  return text;
+}
+
+std::string changed_data(const std::map<std::string, DataFingerprint>& saved,
+                         const std::map<std::string, DataFingerprint>& now) {
+  std::string text;
+  for (const char* split : {"train", "val"}) {
+    const std::string before = describe(saved, split), after = describe(now, split);
+    if (before != after)
+      text += std::string("\n  data.") + split + ": the run was started with " + before + ", now there are " + after;
   }
   return text;
 }

@@ -30,6 +30,8 @@ namespace fs = std::filesystem;
 // With on_nonfinite = "skip", a run that skips this many steps in a row has diverged.
 constexpr std::int64_t kSkippedLimit = 10;
 
+constexpr std::uint64_t kPlansLimit = 64 << 20;  // bytes of plans.json that are read
+
 std::string describe_model(const Config& config) {
   const ModelConfig& model = config.model;
   return (model.preset.empty() ? model.arch : model.preset + " (" + model.arch + ")") + ", " +
@@ -64,19 +66,17 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   choose_block();
   open_data();
   std::optional<Config> saved;
+  std::optional<CheckpointReader> checkpoint;
   if (!folder_.is_new()) {
+    if (const auto newest = newest_checkpoint(folder_.path())) checkpoint.emplace(*newest);
     saved = read_config(folder_.path() / "config.toml");
-    const std::string problems = forbidden_changes(*saved, config_);
-    require_user(problems.empty(),
-                 folder_.path().string() +
-                     ": --resume with a changed configuration; restore these keys or start a new run:" + problems);
+    check_unchanged(*saved, checkpoint ? &checkpoint->state() : nullptr);
   } else if (options.resume) {
-    console_.warn(folder_.path().string() + " does not exist: a new run starts");
+    console_.warn(folder_.path().string() + ": there is no run here yet, a new one starts");
   }
-  build_model();
-  const std::optional<fs::path> newest = newest_checkpoint(folder_.path());
-  if (newest)
-    resume(*newest);
+  build_model(checkpoint ? &checkpoint->state() : nullptr);
+  if (checkpoint)
+    resume(*checkpoint);
   else
     start_model();
   feed_.emplace(*device_, *loader_, activations_->batch(), first_step_ * sequences_);
@@ -84,7 +84,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   require_sparse();
   if (!folder_.is_new()) {
     // All that could be refused has been: now the run's own files may change.
-    if (!newest) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
+    if (!checkpoint) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
     truncate_after(folder_.path() / "metrics.jsonl", first_step_);
     truncate_after(folder_.path() / "eval.jsonl", first_step_);
     remove_unfinished_checkpoints(folder_.path());
@@ -106,8 +106,10 @@ void Trainer::choose_block() {
 }
 
 void Trainer::open_data() {
-  data_ =
-      find_training_data(config_.data, {.run_folder = folder_.path(), .progress = stderr, .stop = interrupt_requested});
+  data_ = find_training_data(config_.data, {.run_folder = folder_.path(),
+                                            .progress = stderr,
+                                            .stop = interrupt_requested,
+                                            .prepared = [this](const fs::path& text) { folder_.made(text); }});
   std::int64_t& vocab = config_.model.vocab;
   require_user(vocab > 0 || data_.vocab() > 0,
                "model.vocab: missing; the shards of data.train do not say which tokenizer made them: give its number "
@@ -124,10 +126,13 @@ void Trainer::open_data() {
   sequences_ = config_.train.batch_tokens / config_.model.context;
 }
 
-void Trainer::build_model() {
+void Trainer::build_model(const CheckpointState* state) {
   sparse_start_ = phase_start(config_.train, config_.weights.start);
   adapter_start_ = phase_start(config_.train, config_.adapters.start);
-  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, sparse_start_ > 0);
+  // In the phase of the checkpoint, whatever another train.steps makes of the phases' beginnings: run() goes on to the
+  // next one.
+  const bool dense_phase = state ? state->dense_phase : sparse_start_ > 0;
+  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
   activations_ =
       std::make_unique<Activations>(*device_, config_.model, config_.run.precision, sequences_at_once(config_),
                                     config_.model.context, recompute_named(config_.train.recompute));
@@ -145,33 +150,79 @@ void Trainer::start_model() {
 }
 
 void Trainer::check_tokenizer(const CheckpointState& state, const std::string& what) const {
-  const std::string ours = data_.tokenizer ? data_.tokenizer->identity() : "";
+  const std::string ours = tokenizer_identity();
   require_user(state.tokenizer.empty() || ours.empty() || state.tokenizer == ours,
                what + ": was trained with tokenizer " + state.tokenizer + ", but the data has " + ours);
 }
 
-void Trainer::resume(const fs::path& checkpoint) {
-  const CheckpointReader reader(checkpoint);
-  const CheckpointState& state = reader.state();
+std::map<std::string, DataFingerprint> Trainer::fingerprints() const {
+  std::map<std::string, DataFingerprint> data = {{"train", train_view_->fingerprint()}};
+  if (val_view_) data["val"] = val_view_->fingerprint();
+  return data;
+}
+
+void Trainer::check_unchanged(const Config& saved, const CheckpointState* state) {
+  // Tokens are compared themselves, not the paths to them: a run and its data may move. Without a checkpoint nothing
+  // was learnt from them yet.
+  const bool comparable = state && !state->data.empty();
+  if (state && !comparable)
+    console_.note(folder_.path().string() +
+                  ": its checkpoint does not say which tokens it was trained on; those that "
+                  "data.train and data.val name are taken to be the same");
+  std::string problems = comparable ? changed_data(state->data, fingerprints()) : "";
+  std::set<std::string> free;
+  if (!state || (comparable && problems.empty())) free = {"data.train", "data.val"};
+  if (!state || state->tokenizer == tokenizer_identity()) free.insert("data.tokenizer");
+  problems += forbidden_changes(saved, config_, free);
+  require_user(
+      problems.empty(),
+      folder_.path().string() +
+          ": --resume with other data or a changed configuration; restore this or start a new run:" + problems);
+}
+
+std::string Trainer::tokenizer_identity() const {
+  return data_.tokenizer ? data_.tokenizer->identity() : "";
+}
+
+void Trainer::resume(const CheckpointReader& checkpoint) {
+  const CheckpointState& state = checkpoint.state();
   check_tokenizer(state, folder_.path().string());
   if (state.threads != device_->threads())
     console_.warn("the run had " + std::to_string(state.threads) + " threads and goes on with " +
                   std::to_string(device_->threads()) + ": its numbers may differ in the last bits");
   first_step_ = state.step;
+  skipped_ = state.skipped;
   // A phase that has begun keeps its first step; one that has not follows the configuration, and begins at once where
   // that step is past.
-  if (!state.dense_phase) {
-    if (model_->dense_phase()) model_->start_sparse_phase(*device_);
-    sparse_start_ = state.sparse_start;
-  }
+  if (!state.dense_phase) sparse_start_ = state.sparse_start;
   if (state.adapters) {
     model_->insert_adapters(*device_);
     adapter_start_ = state.adapter_start;
   }
-  model_->load(*device_, reader, true);
-  plans_->restore(reader.plans());
+  model_->load(*device_, checkpoint, true);
+  std::map<std::string, PlanEntry> entries = checkpoint.plans();
+  restore_times(entries);
+  plans_->restore(std::move(entries));
   if (const std::string note = restore_matmul_choices(*device_, state.dense_products); !note.empty())
     console_.note(note);
+}
+
+void Trainer::restore_times(std::map<std::string, PlanEntry>& entries) const {
+  // For people to read: a file that is missing or damaged is written anew, without the figures.
+  const fs::path file = folder_.path() / "plans.json";
+  if (!fs::exists(file)) return;
+  const auto plans = nlohmann::json::parse(read_file(file, kPlansLimit), nullptr, false);
+  for (auto& [key, entry] : entries) {
+    const auto plan = plans.find(key);
+    if (plan == plans.end() || !plan->is_object() || plan->value("backend", nlohmann::json()) != name_of(entry.backend))
+      continue;
+    const auto ms = [&](const char* name) {
+      const auto value = plan->find(name);
+      return value != plan->end() && value->is_number() ? value->get<double>() : 0.0;
+    };
+    entry.sparse_ms = ms("sparse_ms");
+    entry.dense_ms = ms("dense_ms");
+  }
 }
 
 void Trainer::require_sparse() const {
@@ -333,15 +384,20 @@ void Trainer::evaluate(std::int64_t step) {
 }
 
 void Trainer::save_checkpoint(std::int64_t step) {
+  // First, so that no checkpoint is ahead of them after a power cut.
+  metrics_->flush_to_disk();
+  evaluations_->flush_to_disk();
   CheckpointState state{.step = step,
                         .dense_phase = model_->dense_phase(),
                         .adapters = model_->has_adapters(),
                         .sparse_start = sparse_start_,
                         .adapter_start = adapter_start_,
+                        .skipped = skipped_,
                         .threads = device_->threads(),
                         .backends = {},
                         .dense_products = matmul_choices(*device_),
-                        .tokenizer = data_.tokenizer ? data_.tokenizer->identity() : ""};
+                        .tokenizer = tokenizer_identity(),
+                        .data = fingerprints()};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
   write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),
                    data_.tokenizer ? data_.tokenizer->serialize() : "");
@@ -352,8 +408,6 @@ void Trainer::write_summary() {
   ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
   summary.workspace_bytes = workspace_;
   write_file_atomically(folder_.path() / "inspect.json", to_json(summary));
-  // A resumed run was not timed again: its figures are those that stand there.
-  if (first_step_ > 0 && fs::exists(folder_.path() / "plans.json")) return;
   nlohmann::ordered_json plans = nlohmann::ordered_json::object();
   for (const auto& [key, entry] : plans_->entries())
     plans[key] = {{"backend", name_of(entry.backend)}, {"sparse_ms", entry.sparse_ms}, {"dense_ms", entry.dense_ms}};

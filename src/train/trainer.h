@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,9 +51,14 @@ class Trainer {
   // weights.block, where it is left to the device.
   void choose_block();
   void open_data();
-  void build_model();
+  void build_model(const CheckpointState* state);  // of the checkpoint that the run goes on from; null: it starts
   void start_model();
-  void resume(const std::filesystem::path& checkpoint);
+  void resume(const CheckpointReader& checkpoint);
+  void check_unchanged(const Config& saved, const CheckpointState* state);
+  std::map<std::string, DataFingerprint> fingerprints() const;
+  std::string tokenizer_identity() const;  // "" without one
+  // The times of plans.json, which checkpoints do not have, for choices that stand in both.
+  void restore_times(std::map<std::string, PlanEntry>& entries) const;
   void check_tokenizer(const CheckpointState& state, const std::string& what) const;
   void require_sparse() const;
   void change_phase(std::int64_t step);

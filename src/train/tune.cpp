@@ -102,9 +102,13 @@ TuneRow row_of(double rate, const fs::path& run, bool diverged) {
 }
 
 // All runs read the same tokens: text is prepared once, into the tuning's folder.
-void share_data(Config& config, const fs::path& folder) {
+void share_data(Config& config, RunFolder& owner) {
+  const fs::path& folder = owner.path();
   const TrainingData data =
-      find_training_data(config.data, {.run_folder = folder, .progress = stderr, .stop = interrupt_requested});
+      find_training_data(config.data, {.run_folder = folder,
+                                       .progress = stderr,
+                                       .stop = interrupt_requested,
+                                       .prepared = [&owner](const fs::path& text) { owner.made(text); }});
   require_user(!data.val.empty(), "data.val: missing; tune chooses by the validation loss");
   if (!fs::exists(folder / "data" / kDataInfoFile)) return;
   config.data = {};
@@ -156,11 +160,13 @@ TuneResult tune(const Config& config, const TuneOptions& options, Console& conso
   check_config(base);
   RunFolder folder(fs::absolute(options.out).lexically_normal(), true, kTuneFolder);
   const fs::path table = folder.path() / kTableFile;
-  if (folder.is_new())
+  if (folder.is_new()) {
+    folder.made(folder.path() / kTuneFolder.marker);
     write_file_atomically(folder.path() / kTuneFolder.marker, write_config(base));
-  else
+  } else {
     check_configuration(folder.path(), base);
-  share_data(base, folder.path());
+  }
+  share_data(base, folder);
 
   TuneResult result{.steps = steps, .rows = read_rows(table)};
   for (const double rate : rates) {

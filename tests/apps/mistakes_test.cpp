@@ -30,7 +30,10 @@ TEST_P(Mistakes, GetOneClearMessage) {
   std::ofstream(folder.path() / "type.toml") << "[train]\nsteps = \"many\"\n";
   std::ofstream(folder.path() / "bad.bin") << "not a shard";
   std::ofstream(folder.path() / "odd.json") << R"({"rows": [{"method": "dense"}]})";
-  fs::create_directories(folder.path() / "existing");
+  for (const char* file : {"existing/notes.txt", "run/config.toml", "project/.lock", "project/data/file.txt"}) {
+    fs::create_directories((folder.path() / file).parent_path());
+    std::ofstream(folder.path() / file) << "";
+  }
   const auto ended = testing::run_program(GetParam().arguments, folder.path());
   EXPECT_EQ(ended.code, 2) << ended.out << ended.err;
   EXPECT_TRUE(ended.err.find("filigree: ") != std::string::npos) << ended.err;
@@ -39,6 +42,8 @@ TEST_P(Mistakes, GetOneClearMessage) {
   for (const char* trace : {".cpp:", "terminate called", "what():"})
     EXPECT_EQ(ended.err.find(trace), std::string::npos) << ended.err;
   EXPECT_FALSE(fs::exists(folder.path() / "out")) << "something was left behind";
+  for (const char* file : {"existing/notes.txt", "run/config.toml", "project/.lock", "project/data/file.txt"})
+    EXPECT_TRUE(fs::exists(folder.path() / file)) << file;
 }
 
 std::vector<std::string> tiny(std::vector<std::string> more) {
@@ -61,9 +66,14 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{
             "wrong_type", {"train", "type.toml", "--out", "out"}, {"type.toml:2", "train.steps", "many", "integer"}},
         Mistake{"out_of_range", tiny({"train.lr=-1"}), {"train.lr", "-1"}},
-        Mistake{"existing_run", {"train", "configs/tiny-slope.toml", "--out", "existing"}, {"existing", "--resume"}},
-        Mistake{
-            "not_a_run", {"train", "configs/tiny-slope.toml", "--out", "existing", "--resume"}, {"existing", "no run"}},
+        Mistake{"existing_run", {"train", "configs/tiny-slope.toml", "--out", "run"}, {"run: exists", "--resume"}},
+        Mistake{"not_a_run",
+                {"train", "configs/tiny-slope.toml", "--out", "existing", "--resume"},
+                {"existing", "neither a run"}},
+        Mistake{"not_an_empty_folder", {"train", "configs/tiny-slope.toml", "--out", "existing"}, {"neither a run"}},
+        Mistake{"folder_of_another_program",
+                {"train", "configs/tiny-slope.toml", "--out", "project", "--set", "data.train=nowhere.txt"},
+                {"project", "neither a run"}},
         Mistake{"missing_text", tiny({"data.train=nowhere.txt"}), {"--set: data.train", "nowhere.txt"}},
         Mistake{"empty_text", tiny({"data.train=empty.txt", "data.val=[]"}), {"empty.txt"}},
         Mistake{"binary_text", tiny({"data.train=binary.txt", "data.val=[]"}), {"binary.txt"}},

@@ -20,6 +20,7 @@ DataInfo example() {
   info.tokenizer_spec = "bytes";
   info.val_fraction = 0.05;
   info.sources = {"a.txt", "caf\xC3\xA9/b"};
+  info.source_bytes = 1100;
   return info;
 }
 

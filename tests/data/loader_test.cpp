@@ -45,6 +45,19 @@ class LoaderTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
+TEST_F(LoaderTest, AFingerprintIsThatOfTheTokensInTheirOrder) {
+  const DataFingerprint print = data(50000).fingerprint();
+  EXPECT_EQ(print.tokens, 50000);
+  EXPECT_EQ(data(50000, {1, 40000}).fingerprint(), print) << "in other files";
+  EXPECT_NE(data(49999).fingerprint(), print);
+  const auto paths = [&](int first, int second) {
+    return std::vector<std::filesystem::path>{folder_.path() / ("shard-" + std::to_string(first) + ".bin"),
+                                              folder_.path() / ("shard-" + std::to_string(second) + ".bin")};
+  };
+  data(10, {5});
+  EXPECT_NE(DatasetView(paths(0, 1), 60000).fingerprint(), DatasetView(paths(1, 0), 60000).fingerprint());
+}
+
 TEST_F(LoaderTest, EveryTokenIsATargetOnceAnEpoch) {
   for (const std::int64_t tokens : {9, 10, 16, 17, 18, 100, 257}) {
     const DatasetView view = data(tokens);

@@ -108,6 +108,32 @@ TEST_F(TrainingDataTest, TextIsPreparedIntoTheRunOnce) {
   EXPECT_USER_ERROR(find({train}, {val}, "spm:300"), HasSubstr("another tokenizer"));
 }
 
+TEST_F(TrainingDataTest, PreparedTextMayMoveButNotChange) {
+  const std::string train = text("t.txt"), val = text("v/v.txt", 1);
+  find({train}, {path("v")}, "bytes");
+  std::filesystem::create_directory(path("elsewhere"));
+  for (const char* name : {"t.txt", "v"}) std::filesystem::rename(path(name), path(std::string("elsewhere/") + name));
+  EXPECT_EQ(find({path("elsewhere/t.txt")}, {path("elsewhere/v")}, "bytes").val.size(), 1u);
+  std::ofstream(path("elsewhere/t.txt"), std::ios::app) << "More.";
+  EXPECT_USER_ERROR(find({path("elsewhere/t.txt")}, {path("elsewhere/v")}, "bytes"),
+                    AllOf(HasSubstr("was prepared from"), HasSubstr("restore the text")));
+  DataConfig scored;
+  scored.train = {path("elsewhere/t.txt")};
+  scored.val = {path("elsewhere/v")};
+  scored.tokenizer = "bytes";
+  EXPECT_NO_THROW(
+      find_training_data(scored, {.run_folder = run_, .progress = nullptr, .stop = {}, .may_prepare = false}));
+}
+
+TEST_F(TrainingDataTest, TheTokenizerOfPreparedTextIsComparedItself) {
+  prepared("d", "spm:300");
+  const std::string words = text("t.txt");
+  find({words}, {}, path("d/tokenizer.model"));
+  std::filesystem::copy_file(path("d/tokenizer.model"), path("moved.model"));
+  EXPECT_EQ(find({words}, {}, path("moved.model")).vocab(), 300);
+  EXPECT_USER_ERROR(find({words}, {}, "bytes"), HasSubstr("another tokenizer"));
+}
+
 TEST_F(TrainingDataTest, OfTextAloneAShareIsHeldOut) {
   const TrainingData data = find({text("t.txt")}, {}, "bytes");
   EXPECT_EQ(data.val.size(), 1u);

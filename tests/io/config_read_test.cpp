@@ -354,7 +354,7 @@ TEST(ConfigSet, FillsWhatTheFileLacks) {
 
 TEST(ConfigPaths, AreRelativeToTheFileOrTheCurrentFolder) {
   const std::string text =
-      "model = { preset = 'tiny', init = '../runs/first' }\ntrain = { steps = 1, batch_tokens = 64 }\n"
+      "model = { preset = 'tiny', init = '../runs/first/' }\ntrain = { steps = 1, batch_tokens = 64 }\n"
       "data = { train = ['a*.bin', '/abs/b.bin', '../c.bin'], val = 'v/*.bin', tokenizer = 'spm.model' }\n";
   const Config file = parse(text);
   EXPECT_THAT(file.data.train, ElementsAre("/base/a*.bin", "/abs/b.bin", "/c.bin"));

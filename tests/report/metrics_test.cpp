@@ -173,10 +173,29 @@ TEST(Metrics, DamagedLineIsNamed) {
     try {
       read_step_metrics(file);
       ADD_FAILURE() << "accepted " << damage;
-    } catch (const Error& error) {
+    } catch (const UserError& error) {
       EXPECT_THAT(error.what(), HasSubstr("metrics.jsonl:2: "));
     }
   }
+}
+
+TEST(Metrics, DamageBehindWhatIsKeptIsCutOff) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "metrics.jsonl";
+  {
+    MetricsWriter writer(file);
+    for (std::int64_t step = 1; step <= 3; ++step) writer.append(step_metrics(step));
+  }
+  append_text(file, std::string(100, '\0') + "\n{\"step\":4,\"loss\":1}\n");  // as a power cut may leave it
+  EXPECT_THROW(truncate_after(file, 4), UserError) << "a line may be missing";
+  truncate_after(file, 3);
+  EXPECT_THAT(steps_of(file), ElementsAre(1, 2, 3));
+  append_text(file, "{\"step\":4,\"loss\":1}\nnot json\n");
+  truncate_after(file, 2);
+  EXPECT_THAT(steps_of(file), ElementsAre(1, 2));
+  std::ofstream(file) << "not json\n";
+  truncate_after(file, 0);
+  EXPECT_EQ(contents(file), "");
 }
 
 TEST(Metrics, TruncateAfterKeepsUpToTheStepAndGivesTheSameBytesWhenRewritten) {

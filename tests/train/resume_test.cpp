@@ -1,7 +1,8 @@
 // N steps in one go equal k steps, a stop, and the rest: every byte of the checkpoints, every figure of the metrics but
 // timings; in both precisions, across phases and in the middle of them, and twice in a row.
-#include <csignal>
+#include <nlohmann/json.hpp>
 
+#include "data/prepare.h"
 #include "tiny_run.h"
 
 namespace filigree {
@@ -44,6 +45,9 @@ void PrintTo(const Scenario& scenario, std::ostream* out) {
 class Resume : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(Resume, EqualsTheUninterruptedRunBitForBit) {
+  const bool timed = std::string(GetParam().name).starts_with("timed");
+  if (timed && std::string(FILIGREE_TEST_DEVICE) == "cuda")
+    GTEST_SKIP() << "libraries choose algorithms by time, too, and not all add in a fixed order";
   const testing::TemporaryFolder folder;
   std::vector<std::string> keys = GetParam().keys;
   keys.push_back("checkpoint.every=1");
@@ -68,6 +72,11 @@ TEST_P(Resume, EqualsTheUninterruptedRunBitForBit) {
 INSTANTIATE_TEST_SUITE_P(
     Scenarios, Resume,
     ::testing::Values(
+        // Kernels chosen by time: another run may choose others, but a checkpoint has those of its own run.
+        Scenario{"timed", {"run.deterministic=false", "run.precision=bf16"}},
+        Scenario{"timed_phases",
+                 {"run.deterministic=false", "weights.start=0.5", "weights.mask=magnitude", "adapters.rank=4",
+                  "adapters.start=0.75"}},
         Scenario{"fp32", {}}, Scenario{"bf16", {"run.precision=bf16"}},
         Scenario{"adapters", {"adapters.rank=4", "adapters.start=0.5"}},
         Scenario{"adapters_bf16", {"adapters.rank=4", "adapters.start=0.5", "run.precision=bf16"}},
@@ -118,7 +127,7 @@ TEST(Resume, WithoutARunStartsOneAndSaysSo) {
   const testing::TemporaryFolder folder;
   std::string said;
   EXPECT_EQ(train_tiny(tiny_run_config(folder.path()), folder.path() / "new", true, &said), TrainOutcome::finished);
-  EXPECT_NE(said.find("warning: " + (folder.path() / "new").string() + " does not exist: a new run starts"),
+  EXPECT_NE(said.find("warning: " + (folder.path() / "new").string() + ": there is no run here yet, a new one starts"),
             std::string::npos)
       << said;
 }
@@ -196,6 +205,91 @@ TEST(Resume, AChangedKeyIsNamed) {
     EXPECT_EQ(text.find("log.every"), std::string::npos) << text;
   }
   EXPECT_EQ(file_bytes(run / "config.toml"), before);
+}
+
+Config config_on_shards(const fs::path& folder) {
+  return tiny_run_config(folder, {"data.train=[\"" + (folder / "data" / "train-*.bin").string() + "\"]",
+                                  "data.val=[\"" + (folder / "data" / "val-*.bin").string() + "\"]",
+                                  "data.tokenizer=\"\"", "checkpoint.every=4", "checkpoint.keep=0"});
+}
+
+void prepare_text(const fs::path& folder, const std::string& first = "") {
+  testing::write_text(folder / "text.txt");
+  const std::string text = first + file_bytes(folder / "text.txt");
+  std::ofstream(folder / "text.txt") << text;
+  fs::remove_all(folder / "data");
+  prepare({.text = {folder / "text.txt"}, .val_text = {}, .tokenizer = "bytes", .out = folder / "data", .stop = {}});
+}
+
+// A run on token shards, stopped after step 4.
+class ResumeOnShards : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(home_);
+    prepare_text(home_);
+    train_tiny(config_on_shards(home_), home_ / "run");
+    fs::copy(home_ / "run", home_ / "whole", fs::copy_options::recursive);
+    fs::remove_all(checkpoint_path(home_ / "run", 8));
+  }
+  std::string refusal() {
+    try {
+      train_tiny(config_on_shards(home_), home_ / "run", true);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  testing::TemporaryFolder folder_;
+  fs::path home_ = folder_.path() / "home";
+};
+
+TEST_F(ResumeOnShards, OtherTokensUnderTheSameNameAreRefused) {
+  const std::string before = file_bytes(home_ / "run" / "metrics.jsonl");
+  prepare_text(home_, "A line before it.\n");
+  const std::string text = refusal();
+  EXPECT_NE(text.find("data.train: the run was started with "), std::string::npos) << text;
+  EXPECT_EQ(text.find("data.val: "), std::string::npos) << text;
+  EXPECT_EQ(text.find("train-*.bin"), std::string::npos) << text;
+  EXPECT_EQ(file_bytes(home_ / "run" / "metrics.jsonl"), before);
+  prepare_text(home_);
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(ResumeOnShards, AnotherShardInAGlobIsRefused) {
+  fs::copy_file(home_ / "data" / "val-000000.bin", home_ / "data" / "train-000001.bin");
+  const std::string text = refusal();
+  EXPECT_NE(text.find("data.train: the run was started with "), std::string::npos) << text;
+  EXPECT_EQ(text.find("data.val: "), std::string::npos) << text;
+}
+
+TEST_F(ResumeOnShards, AMovedRunGoesOn) {
+  const fs::path moved = folder_.path() / "moved";
+  fs::rename(home_, moved);
+  ASSERT_EQ(train_tiny(config_on_shards(moved), moved / "run", true), TrainOutcome::finished);
+  expect_equal_runs(moved / "whole", moved / "run", 8);
+  EXPECT_EQ(read_config(moved / "run" / "config.toml").data, config_on_shards(moved).data);
+}
+
+TEST_F(ResumeOnShards, ACheckpointThatDoesNotKnowItsDataIsTakenAtItsWord) {
+  const fs::path file = checkpoint_path(home_ / "run", 4) / "state.json";
+  auto state = nlohmann::ordered_json::parse(file_bytes(file));
+  ASSERT_EQ(state.erase("data"), 1u);
+  std::ofstream(file) << state.dump(2) << "\n";
+  std::string said;
+  ASSERT_EQ(train_tiny(config_on_shards(home_), home_ / "run", true, &said), TrainOutcome::finished);
+  EXPECT_NE(said.find("does not say which tokens it was trained on"), std::string::npos) << said;
+  expect_equal_runs(home_ / "whole", home_ / "run", 8);
+}
+
+TEST(Resume, AMovedRunWithItsOwnTextGoesOn) {
+  const testing::TemporaryFolder folder;
+  const fs::path home = folder.path() / "home", moved = folder.path() / "moved";
+  fs::create_directories(home);
+  const std::vector<std::string> keys = {"checkpoint.every=4", "checkpoint.keep=0"};
+  train_tiny(tiny_run_config(home, keys), home / "run");
+  fs::remove_all(checkpoint_path(home / "run", 8));
+  fs::rename(home, moved);
+  EXPECT_EQ(train_tiny(tiny_run_config(moved, keys), moved / "run", true), TrainOutcome::finished);
 }
 
 }  // namespace

@@ -30,6 +30,25 @@ TEST(ForbiddenChanges, OnlyWhatTheUserGaveIsNamed) {
             "\n  model.layers: the run was started with 2, now it is 3");
 }
 
+TEST(ForbiddenChanges, PathsMayMoveWhereSomethingElseWasCompared) {
+  const Config saved = config_with({"data.train=/old/d", "model.init=/old/runs/dense"});
+  const Config moved = config_with({"data.train=/new/d", "model.init=/new/runs/dense"});
+  EXPECT_EQ(forbidden_changes(saved, moved, {"data.train"}), "");
+  EXPECT_EQ(forbidden_changes(saved, moved),
+            "\n  data.train: the run was started with [\"/old/d\"], now it is [\"/new/d\"]");
+  EXPECT_NE(forbidden_changes(saved, config_with({"data.train=/old/d", "model.init=/old/runs/other"})), "");
+}
+
+TEST(ChangedData, NamesTheSplitAndWhatWasExpected) {
+  const std::map<std::string, DataFingerprint> saved = {{"train", {100, 0xab}}, {"val", {10, 1}}};
+  EXPECT_EQ(changed_data(saved, saved), "");
+  EXPECT_EQ(changed_data(saved, {{"train", {100, 0xac}}, {"val", {10, 1}}}),
+            "\n  data.train: the run was started with 100 tokens of CRC-32C 000000ab, now there are 100 tokens of "
+            "CRC-32C 000000ac");
+  EXPECT_EQ(changed_data(saved, {{"train", {100, 0xab}}}),
+            "\n  data.val: the run was started with 10 tokens of CRC-32C 00000001, now there are none");
+}
+
 TEST(ForbiddenChanges, AnotherPresetIsOneChange) {
   const std::string rest = "[data]\ntrain = \"/d\"\n[train]\nsteps = 100\nbatch_tokens = 256\n";
   const auto preset = [&](const std::string& name) {

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "eval/perplexity.h"
 #include "io/config_toml.h"
 #include "sparsity/layer_policy.h"
@@ -79,8 +81,8 @@ TEST(Trainer, RefusesAnExistingFolderAndLeavesItAlone) {
   fs::create_directories(run);
   std::ofstream(run / "precious") << "mine";
   const Config config = tiny_run_config(folder.path());
-  EXPECT_NE(refusal([&] { train_tiny(config, run); }).find("exists already"), std::string::npos);
-  EXPECT_NE(refusal([&] { train_tiny(config, run, true); }).find("is no run"), std::string::npos);
+  EXPECT_NE(refusal([&] { train_tiny(config, run); }).find("neither a run"), std::string::npos);
+  EXPECT_NE(refusal([&] { train_tiny(config, run, true); }).find("neither a run"), std::string::npos);
   EXPECT_EQ(file_bytes(run / "precious"), "mine");
 }
 
@@ -121,6 +123,22 @@ TEST(Trainer, SkipsNonFiniteStepsUntilTheyAreTooMany) {
   Trainer trainer(config, {.run = folder.path() / "run"}, console);
   EXPECT_THROW(trainer.run(), Error);
   EXPECT_NE(out.str().find("skipped"), std::string::npos);
+}
+
+TEST(Trainer, AResumedRunGoesOnCountingSkippedSteps) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Config config =
+      tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant",
+                                      "train.on_nonfinite=skip", "train.steps=40", "eval.every=0", "checkpoint.every=1",
+                                      "checkpoint.keep=0"});
+  EXPECT_THROW(train_tiny(config, run), Error);
+  const std::size_t steps = read_step_metrics(run / "metrics.jsonl").size();
+  ASSERT_LT(steps, 20u);
+  for (std::size_t step = 7; step <= steps; ++step)
+    fs::remove_all(checkpoint_path(run, static_cast<std::int64_t>(step)));
+  EXPECT_THROW(train_tiny(config, run, true), Error);
+  EXPECT_EQ(read_step_metrics(run / "metrics.jsonl").size(), steps);
 }
 
 // The loss of a run's first step, computed with `model`.
@@ -228,6 +246,26 @@ TEST(Trainer, APhaseThatFewerStepsPutIntoThePastBeginsAtOnce) {
   EXPECT_EQ(CheckpointReader(checkpoint_path(run, 12)).state().sparse_start, 8);
 }
 
+// Of 10 steps the first is dense, of 4 none: the checkpoint is.
+TEST(Trainer, FewerStepsThatLeaveNoDensePhaseGoOnFromADenseCheckpoint) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const std::vector<std::string> keys = {"weights.start=0.1", "checkpoint.every=1", "checkpoint.keep=0",
+                                         "train.schedule=constant", "train.steps=10"};
+  train_tiny(tiny_run_config(folder.path(), keys), run);
+  for (int step = 2; step <= 10; ++step) fs::remove_all(checkpoint_path(run, step));
+  ASSERT_TRUE(CheckpointReader(checkpoint_path(run, 1)).state().dense_phase);
+  auto shorter = keys;
+  shorter.back() = "train.steps=4";
+  ASSERT_EQ(train_tiny(tiny_run_config(folder.path(), shorter), run, true), TrainOutcome::finished);
+  const CheckpointState state = CheckpointReader(checkpoint_path(run, 4)).state();
+  EXPECT_FALSE(state.dense_phase);
+  EXPECT_EQ(state.sparse_start, 1);
+  // And the other way round: a sparse checkpoint.
+  ASSERT_EQ(train_tiny(tiny_run_config(folder.path(), keys), run, true), TrainOutcome::finished);
+  EXPECT_EQ(CheckpointReader(checkpoint_path(run, 10)).state().sparse_start, 1);
+}
+
 TEST(Trainer, AdaptersWaitForTheSparsePhase) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
@@ -249,6 +287,38 @@ TEST(Trainer, ResumeTakesKernelChoicesFromTheCheckpoint) {
   std::ofstream(state) << text;
   train_tiny(tiny_run_config(folder.path(), {"checkpoint.every=4", "checkpoint.keep=0"}), run, true);
   EXPECT_NE(file_bytes(run / "inspect.json").find("forward dense-after-unpack"), std::string::npos);
+}
+
+// As on another device, which has other products: what is chosen anew is written, what was timed before stays.
+TEST(Trainer, AResumedRunRecordsItsNewChoices) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Config config = tiny_run_config(folder.path(), {"checkpoint.every=4", "checkpoint.keep=0"});
+  train_tiny(config, run);
+  fs::remove_all(checkpoint_path(run, 8));
+  auto plans = nlohmann::ordered_json::parse(file_bytes(run / "plans.json"));
+  ASSERT_GE(plans.size(), 3u);
+  const std::string lost = plans.begin().key(), kept = std::next(plans.begin()).key();
+  const std::string other = std::next(plans.begin(), 2).key();
+  plans.erase(lost);
+  plans[kept]["sparse_ms"] = 1.25;
+  plans[other] = {{"backend", "another one"}, {"sparse_ms", 1.5}};
+  std::ofstream(run / "plans.json") << plans.dump();
+  const fs::path state = checkpoint_path(run, 4) / "state.json";
+  auto json = nlohmann::ordered_json::parse(file_bytes(state));
+  ASSERT_EQ(json["backends"].erase(lost), 1u);
+  std::ofstream(state) << json.dump();
+  train_tiny(config, run, true);
+  plans = nlohmann::ordered_json::parse(file_bytes(run / "plans.json"));
+  EXPECT_TRUE(plans.contains(lost));
+  EXPECT_EQ(plans[kept]["sparse_ms"], 1.25);
+  EXPECT_EQ(plans[other]["sparse_ms"], 0.0) << "the time of another choice";
+  for (const char* damaged : {"{\"", "[]", "{\"x\": 1}"}) {
+    fs::remove_all(checkpoint_path(run, 8));
+    std::ofstream(run / "plans.json") << damaged;
+    train_tiny(config, run, true);
+    EXPECT_TRUE(nlohmann::ordered_json::parse(file_bytes(run / "plans.json")).contains(lost)) << damaged;
+  }
 }
 
 TEST(Trainer, RequireSparseRefusesBeforeAnythingIsKept) {

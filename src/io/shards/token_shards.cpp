@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "io/checksum.h"
 
 namespace filigree {
 namespace {
@@ -33,20 +34,16 @@ Id id_at(const std::byte* ids, std::int64_t index) {
   return id;
 }
 
-// Index of the first id that is not below `vocab`, or `count`. Ranges are scanned for their maximum first, which the
-// compiler vectorises: about the speed of memory, so that more threads would gain little.
+// Index of the first id that is not below `vocab`, or `count`. Scanned for the maximum first, which the compiler
+// vectorises: about the speed of memory, so that more threads would gain little.
 template <typename Id>
 std::int64_t first_out_of_range(const std::byte* ids, std::int64_t count, std::int64_t vocab) {
-  constexpr std::int64_t kRange = 1 << 16;
-  for (std::int64_t from = 0; from < count; from += kRange) {
-    const std::int64_t to = std::min(count, from + kRange);
-    Id largest = 0;
-    for (std::int64_t i = from; i < to; ++i) largest = std::max(largest, id_at<Id>(ids, i));
-    if (static_cast<std::int64_t>(largest) < vocab) continue;
-    while (static_cast<std::int64_t>(id_at<Id>(ids, from)) < vocab) ++from;
-    return from;
-  }
-  return count;
+  Id largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, id_at<Id>(ids, i));
+  if (static_cast<std::int64_t>(largest) < vocab) return count;
+  std::int64_t first = 0;
+  while (static_cast<std::int64_t>(id_at<Id>(ids, first)) < vocab) ++first;
+  return first;
 }
 
 }  // namespace
@@ -90,14 +87,23 @@ void TokenShard::read(std::int64_t begin, std::span<std::int32_t> into) const {
   }
 }
 
-void TokenShard::check_ids(std::int64_t vocab) const {
+std::uint32_t TokenShard::check_ids(std::int64_t vocab, std::uint32_t previous) const {
   require(vocab > 0 && vocab <= kMostTokens, "vocabulary out of range");
-  const std::int64_t bad = width_ == 2 ? first_out_of_range<std::uint16_t>(ids(), tokens_, vocab)
-                                       : first_out_of_range<std::uint32_t>(ids(), tokens_, vocab);
-  if (bad == tokens_) return;
-  const std::uint32_t id = width_ == 2 ? id_at<std::uint16_t>(ids(), bad) : id_at<std::uint32_t>(ids(), bad);
-  fail(path(), "token " + std::to_string(bad) + " is " + std::to_string(id) + ", but the vocabulary has " +
-                   std::to_string(vocab) + " entries: these tokens come from another tokenizer");
+  // Range by range, so that the checksum finds in the cache what the check has read.
+  constexpr std::int64_t kRange = 1 << 16;
+  for (std::int64_t from = 0; from < tokens_; from += kRange) {
+    const std::int64_t count = std::min(tokens_ - from, kRange);
+    const std::byte* const range = ids() + static_cast<std::size_t>(from) * width_;
+    const std::int64_t bad = width_ == 2 ? first_out_of_range<std::uint16_t>(range, count, vocab)
+                                         : first_out_of_range<std::uint32_t>(range, count, vocab);
+    if (bad < count) {
+      const std::uint32_t id = width_ == 2 ? id_at<std::uint16_t>(range, bad) : id_at<std::uint32_t>(range, bad);
+      fail(path(), "token " + std::to_string(from + bad) + " is " + std::to_string(id) + ", but the vocabulary has " +
+                       std::to_string(vocab) + " entries: these tokens come from another tokenizer");
+    }
+    previous = crc32c(range, static_cast<std::size_t>(count) * width_, previous);
+  }
+  return previous;
 }
 
 TokenShardWriter::TokenShardWriter(const std::filesystem::path& path, std::int64_t vocab) : file_(path), vocab_(vocab) {

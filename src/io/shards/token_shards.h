@@ -30,8 +30,9 @@ class TokenShard {
   // ids[i] = token `begin` + i. Throws Error outside [0, tokens()).
   void read(std::int64_t begin, std::span<std::int32_t> ids) const;
 
-  // Reads the whole file; throws UserError naming file, position and id where an id is not below `vocab`.
-  void check_ids(std::int64_t vocab) const;
+  // Reads the whole file; throws UserError naming file, position and id where an id is not below `vocab`. Returns the
+  // CRC-32C of `previous` (checksum.h) followed by the ids as they are stored.
+  std::uint32_t check_ids(std::int64_t vocab, std::uint32_t previous = 0) const;
 
  private:
   const std::byte* ids() const;

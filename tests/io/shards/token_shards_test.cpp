@@ -1,5 +1,7 @@
 #include "io/shards/token_shards.h"
 
+#include "io/checksum.h"
+
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -67,7 +69,9 @@ TEST_F(TokenShards, RoundTripInTheNarrowestFormat) {
     std::int32_t magic = 0;
     std::memcpy(&magic, testing::read_text(path_).data(), 4);
     EXPECT_EQ(magic, vocab <= 65536 ? 20240520 : 20240801);
-    EXPECT_NO_THROW(TokenShard(path_).check_ids(vocab));
+    const std::string stored = testing::read_text(path_).substr(1024);
+    EXPECT_EQ(TokenShard(path_).check_ids(vocab), crc32c(stored.data(), stored.size()));
+    EXPECT_EQ(TokenShard(path_).check_ids(vocab, 7), crc32c(stored.data(), stored.size(), 7));
     EXPECT_THROW(TokenShard(path_).check_ids(vocab - 1), UserError);
     std::filesystem::remove(path_);
   }

@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"tune_no_rates", {"tune", "configs/tiny-slope.toml", "--out", "out"}, {"--lr"}},
         Mistake{"tune_not_its_folder",
                 {"tune", "configs/tiny-slope.toml", "--lr", "1e-3", "--out", "existing"},
-                {"existing", "no folder of filigree tune", "another --out"}},
+                {"existing", "neither a folder of filigree tune", "another --out"}},
         Mistake{"tune_missing_text",
                 {"tune", "configs/tiny-slope.toml", "--lr", "1e-3", "--out", "out", "--set", "data.train=nowhere.txt"},
                 {"--set: data.train", "nowhere.txt"}},

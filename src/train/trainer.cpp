@@ -55,6 +55,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
   device_ = Device::named(config_.run.device, config_.run.threads);
   device_->set_deterministic(config_.run.deterministic);
+  device_->memory().set_advice("a smaller train.micro_batch, or train.recompute = \"block\", needs less");
   if (const auto processors = static_cast<int>(std::thread::hardware_concurrency());
       processors > 0 && config_.run.threads > processors)
     console_.warn("run.threads is " + std::to_string(config_.run.threads) + ", but this process may use " +
@@ -77,6 +78,9 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     start_model();
   model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
   require_sparse();
+  if (interrupt_requested())
+    throw Interrupted(folder_.is_new() ? "interrupted during set-up; nothing was kept"
+                                       : "interrupted during set-up; the run is as it was");
   if (!folder_.is_new()) {
     // All that could be refused has been: now the run's own files may change.
     if (!checkpoint) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");

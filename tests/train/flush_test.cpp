@@ -25,9 +25,8 @@ namespace {
 TEST(Flush, ACheckpointIsNotAheadOfItsMetrics) {
   const testing::TemporaryFolder folder;
   flushed.clear();
-  testing::train_tiny(
-      testing::tiny_run_config(folder.path(), {"train.steps=2", "eval.every=1", "checkpoint.every=1"}),
-      folder.path() / "run");
+  testing::train_tiny(testing::tiny_run_config(folder.path(), {"train.steps=2", "eval.every=1", "checkpoint.every=1"}),
+                      folder.path() / "run");
   auto from = flushed.begin();
   for (const char* name : {"metrics.jsonl", "eval.jsonl", "state.json", "metrics.jsonl", "eval.jsonl", "state.json"}) {
     from = std::find(from, flushed.end(), name);

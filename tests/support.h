@@ -24,7 +24,7 @@ namespace filigree::testing {
 // - storing rounds half a unit of the result once: 2^-8 of it in bf16, 2^-24 in fp32 (where a few operations that
 // follow
 //   the sum, each as exact as that, get a factor 2).
-// No test widens this locally.
+// What is more than one such sum (several layers in a row) has a bound of its own, with its reason, in the test.
 inline double tolerance(DType dtype, std::int64_t length, double magnitude) {
   const double root = std::sqrt(static_cast<double>(std::max<std::int64_t>(length, 1)));
   const double size = 4.0 * magnitude * root;

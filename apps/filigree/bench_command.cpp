@@ -8,6 +8,7 @@
 #include "benchmark/ceiling.h"
 #include "benchmark/infer_benchmark.h"
 #include "benchmark/matmul_benchmark.h"
+#include "benchmark/named_method.h"
 #include "benchmark/step_benchmark.h"
 #include "io/config_toml.h"
 #include "io/layer_pattern.h"
@@ -28,7 +29,8 @@ struct Options {
   double density = 0.5;
   std::string model = "gpt2-124m";
   std::int64_t tokens = 4096;
-  std::int64_t batch = 4;
+  std::int64_t batch = 4;      // of a step
+  std::int64_t sequences = 1;  // of inference
   std::int64_t context = 0;
   std::int64_t layers = 0;
   std::int64_t prompt = 128;
@@ -62,8 +64,18 @@ void check_methods(const Options& options) {
   require_user(!options.methods.empty() && options.methods.front() == "dense",
                "--methods: dense must come first, for the others stand beside it");
   for (const std::string& method : options.methods)
-    require_user(method == "dense" || method == "slope" || method == "block",
-                 "--methods: " + method + "; this version has dense, slope, block");
+    require_user(parse_method(method).has_value(),
+                 "--methods: " + method +
+                     "; this version has dense, slope, block, the last two also with adapters: slope-r1.56 has a rank "
+                     "of 1.56 % of the width");
+}
+
+WeightsConfig weights_named(const Options& options) {
+  WeightsConfig weights;
+  weights.pattern = pattern_named(options.pattern);
+  weights.block = block_named(options.block);
+  weights.density = options.density;
+  return weights;
 }
 
 // Vocabularies of presets that leave it to the tokenizer.
@@ -89,9 +101,7 @@ Config model_config(const Options& options, const std::string& precision) {
   config.run.threads = options.threads;
   config.run.deterministic = options.deterministic;
   config.train.recompute = options.recompute;
-  config.weights.pattern = pattern_named(options.pattern);
-  config.weights.block = block_named(options.block);
-  config.weights.density = options.density;
+  config.weights = weights_named(options);
   check_methods(options);
   // The checks of a configuration, on what a configuration would have to say besides.
   Config checked = config;
@@ -99,8 +109,7 @@ Config model_config(const Options& options, const std::string& precision) {
   checked.train.steps = 1;
   checked.train.batch_tokens = config.model.context;
   for (const std::string& method : options.methods) {
-    checked.weights.method = method;
-    check_config(checked);
+    check_config(with_method(checked, parse_method(method).value()));
   }
   return config;
 }
@@ -117,7 +126,11 @@ void append(std::vector<ResultRow>& rows, std::vector<ResultRow> more) {
 }
 
 void run_matmul(const Options& options) {
+  check_results_file(options.json);
   check_methods(options);
+  for (const std::string& method : options.methods)
+    require_user(parse_method(method)->adapter_percent == 0.0,
+                 "--methods: " + method + "; bench matmul times weights alone, without adapters");
   const auto has = [&](const char* method) {
     return std::find(options.methods.begin(), options.methods.end(), method) != options.methods.end();
   };
@@ -132,7 +145,7 @@ void run_matmul(const Options& options) {
                         static_cast<std::size_t>(used) == shape.size();
       require_user(read && inputs > 0 && outputs > 0,
                    "--shape: " + shape + "; it must be INPUTSxOUTPUTS, e.g. 768x3072");
-      const Pattern pattern = pattern_named(options.pattern);
+      const Pattern pattern = weights_named(options).pattern;
       require_user(!has("slope") || (inputs % pattern.of == 0 && outputs % pattern.of == 0),
                    "--shape: " + shape + "; both widths must be multiples of " + std::to_string(pattern.of) +
                        " for the pattern " + options.pattern);
@@ -141,9 +154,7 @@ void run_matmul(const Options& options) {
                                               .tokens = options.tokens,
                                               .dtype = precision_named(precision),
                                               .methods = options.methods,
-                                              .pattern = pattern,
-                                              .block = block_named(options.block),
-                                              .density = options.density,
+                                              .weights = weights_named(options),
                                               .repeats = options.repeats}));
     }
   }
@@ -151,24 +162,29 @@ void run_matmul(const Options& options) {
 }
 
 void run_step(const Options& options) {
+  check_results_file(options.json);
   const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)
-    append(rows, benchmark_step({.name = options.model,
-                                 .config = model_config(options, precision),
-                                 .methods = options.methods,
-                                 .batch = options.batch,
-                                 .repeats = options.repeats}));
+    append(rows,
+           benchmark_step({.name = options.model,
+                           .config = model_config(options, precision),
+                           .methods = options.methods,
+                           .batch = options.batch,
+                           .repeats = options.repeats,
+                           .note = [](const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); }}));
   publish(options, *device, rows);
 }
 
 void run_infer(const Options& options) {
+  check_results_file(options.json);
   const auto device = Device::named(options.device, options.threads);
   std::vector<ResultRow> rows;
   for (const std::string& precision : options.precisions)
     append(rows, benchmark_infer({.name = options.model,
                                   .config = model_config(options, precision),
                                   .methods = options.methods,
+                                  .batch = options.sequences,
                                   .prompt = options.prompt,
                                   .tokens = options.decoded,
                                   .repeats = options.repeats}));
@@ -178,7 +194,9 @@ void run_infer(const Options& options) {
 void add_common(CLI::App& command, Options& options) {
   command.add_option("--json", options.json, "write or update a results file")->type_name("FILE");
   command.add_option("--precision", options.precisions, "fp32, bf16")->capture_default_str()->delimiter(',');
-  command.add_option("--methods", options.methods, "dense first, then slope, block")
+  command
+      .add_option("--methods", options.methods,
+                  "dense first, then slope, block, slope-r1.56 (adapters: rank in % of the width)")
       ->capture_default_str()
       ->delimiter(',');
   command.add_option("--pattern", options.pattern, "of slope")->capture_default_str();
@@ -231,6 +249,7 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   CLI::App* infer = bench->add_subcommand("infer", "reading a prompt and decoding");
   add_common(*infer, *options);
   add_model(*infer, *options);
+  infer->add_option("--batch", options->sequences, "sequences at once")->capture_default_str()->check(at_least(1));
   infer->add_option("--prompt", options->prompt, "tokens of the prompt")->capture_default_str()->check(at_least(1));
   infer->add_option("--tokens", options->decoded, "tokens decoded a round")->capture_default_str()->check(at_least(1));
   infer->callback([options] { run_infer(*options); });

@@ -1,128 +1,54 @@
 #include "eval_command.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
-#include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "core/interrupt.h"
-#include "core/progress.h"
-#include "data/data_info.h"
-#include "data/training_data.h"
-#include "eval/perplexity.h"
+#include "eval_tasks.h"
 #include "option_checks.h"
-#include "train/model_loading.h"
 
 namespace filigree {
 namespace {
 
-struct Options {
-  std::string path;
-  std::string task = "perplexity";
-  std::vector<std::string> data;
-  std::vector<std::string> overrides;
-  std::string device = "auto";
-  std::int64_t tokens = 0;
-  std::int64_t batch = 16;
-  bool json = false;
+struct Task {
+  const char* name;
+  void (*run)(const EvalOptions& options, Device& device, const LoadedModel& loaded);
 };
+constexpr Task kTasks[] = {{"perplexity", eval_perplexity}, {"blimp", eval_blimp}};
 
-// Throws unless --data names tokens: its mistakes would else be those of data.train, which the user has not given.
-void check_data(const std::vector<std::string>& data) {
-  constexpr const char* kExpected = "; give token shards (.bin) or a folder made by filigree prepare";
-  for (const std::string& pattern : data) {
-    const std::vector<std::filesystem::path> paths = expand_glob(pattern);
-    require_user(!paths.empty(), "--data: nothing matches \"" + pattern + "\"" + kExpected);
-    for (const std::filesystem::path& path : paths)
-      require_user(path.extension() == ".bin" || std::filesystem::exists(path / kDataInfoFile),
-                   "--data: " + path.string() + " holds no tokens" + kExpected);
+void run(const EvalOptions& options) {
+  std::string names;
+  for (const Task& task : kTasks) {
+    if (options.task == task.name) {
+      const auto device = Device::named(options.device);
+      task.run(options, *device, load_model(*device, options.path, options.overrides));
+      return;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(task.name);
   }
-}
-
-// The run's validation data, or other data for the same tokenizer.
-TrainingData find_data(const Options& options, const LoadedModel& loaded) {
-  check_data(options.data);
-  DataConfig config = loaded.config.data;
-  if (!options.data.empty()) {
-    config.train = options.data;
-    config.val = options.data;
-    config.tokenizer = "";
-  }
-  // Text that was prepared into the run lies beside its checkpoints; scoring never prepares any.
-  const TrainingData data = find_training_data(config, {.run_folder = loaded.checkpoint.parent_path().parent_path(),
-                                                        .progress = nullptr,
-                                                        .stop = {},
-                                                        .may_prepare = false});
-  require_user(!data.val.empty(), "the run has no validation data; name some with --data");
-  require_user(!data.tokenizer || !loaded.tokenizer || data.tokenizer->identity() == loaded.tokenizer->identity(),
-               "--data: made with tokenizer " + (data.tokenizer ? data.tokenizer->identity() : "") +
-                   ", but the model was trained with " + (loaded.tokenizer ? loaded.tokenizer->identity() : ""));
-  return data;
-}
-
-void run(const Options& options) {
-  require_user(options.task == "perplexity", "--task: " + options.task + "; this version has: perplexity");
-  const auto device = Device::named(options.device);
-  const LoadedModel loaded = load_model(*device, options.path, options.overrides);
-  const TrainingData data = find_data(options, loaded);
-  const DatasetView view(data.val, loaded.config.model.vocab);
-  Activations activations(*device, loaded.config.model, loaded.config.run.precision, options.batch,
-                          loaded.config.model.context, Recompute::inference);
-  PlanTable plans(!loaded.config.run.deterministic);
-  loaded.model->plan(*device, plans, options.batch * loaded.config.model.context);
-  Progress progress(options.json ? nullptr : stderr, "perplexity",
-                    options.tokens > 0 ? std::min(options.tokens, view.tokens() - 1) : view.tokens() - 1);
-  const Perplexity result = perplexity(*device, *loaded.model, activations, view,
-                                       {.batch = options.batch,
-                                        .max_tokens = options.tokens,
-                                        .bytes_per_token = data.val_bytes_per_token,
-                                        .progress = [&](std::int64_t done, std::int64_t) {
-                                          progress.update(done);
-                                          if (interrupt_requested()) throw Interrupted("interrupted");
-                                        }});
-  progress.finish(std::to_string(result.targets) + " tokens");
-  if (options.json) {
-    nlohmann::ordered_json json = {{"checkpoint", loaded.checkpoint.string()},
-                                   {"step", loaded.step},
-                                   {"task", "perplexity"},
-                                   {"loss", result.loss},
-                                   {"perplexity", result.perplexity},
-                                   {"bits_per_byte", nullptr},
-                                   {"tokens", result.targets},
-                                   {"unigram_entropy", nullptr}};
-    if (std::isfinite(result.bits_per_byte)) json["bits_per_byte"] = result.bits_per_byte;
-    if (data.val_unigram_entropy > 0.0) json["unigram_entropy"] = data.val_unigram_entropy;
-    std::printf("%s\n", json.dump(2).c_str());
-    return;
-  }
-  std::printf("%s, step %lld\n", loaded.checkpoint.c_str(), static_cast<long long>(loaded.step));
-  std::printf("loss           %.4f nats a token, over %lld tokens\nperplexity     %.3f\n", result.loss,
-              static_cast<long long>(result.targets), result.perplexity);
-  if (std::isfinite(result.bits_per_byte)) std::printf("bits per byte  %.4f\n", result.bits_per_byte);
-  if (data.val_unigram_entropy > 0.0)
-    std::printf("unigram        %.4f nats a token: the loss of knowing only how often each token occurs\n",
-                data.val_unigram_entropy);
+  throw UserError("--task: " + options.task + "; this version has: " + names);
 }
 
 }  // namespace
 
 void add_eval_command(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvalOptions>();
   CLI::App* command = program.add_subcommand("eval", "scores a model");
   command->add_option("model", options->path, "a run, or one of its checkpoints")
       ->required()
       ->type_name("RUN|CHECKPOINT");
-  command->add_option("--task", options->task, "perplexity (with bits per byte)")->capture_default_str();
-  command->add_option("--data", options->data, "token shards or a data folder, in place of the run's validation data")
+  command->add_option("--task", options->task, "perplexity (with bits per byte), blimp (pairs of sentences)")
+      ->capture_default_str();
+  command
+      ->add_option("--data", options->data,
+                   "perplexity: token shards or a data folder, in place of the run's validation data; blimp: a folder "
+                   "or archive of its .jsonl files")
       ->type_name("PATH");
-  command->add_option("--tokens", options->tokens, "score about this many tokens; 0: all")
+  command->add_option("--tokens", options->tokens, "perplexity: score about this many tokens; 0: all")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_option("--batch", options->batch, "sequences at once")->capture_default_str()->check(at_least(1));
+  command->add_option("--batch", options->batch, "sequences of the model's context at once")
+      ->capture_default_str()
+      ->check(at_least(1));
   command
       ->add_option("--set", options->overrides, "overrides a key of the model's configuration, e.g. run.precision=fp32")
       ->type_name("KEY=VALUE")
@@ -131,7 +57,9 @@ void add_eval_command(CLI::App& program) {
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   command->add_flag("--json", options->json, "print one JSON object");
-  command->footer("Example:\n  filigree eval runs/quickstart-slope --task perplexity\n");
+  command->footer(
+      "Example:\n  filigree eval runs/quickstart-slope --task perplexity\n"
+      "  filigree eval runs/quickstart-slope --task blimp --data blimp.tar.xz\n");
   command->callback([options] { run(*options); });
 }
 

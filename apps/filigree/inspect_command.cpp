@@ -25,12 +25,6 @@ struct Options {
   bool json = false;
 };
 
-// Sequences whose activations are counted: a training step's, or none.
-std::int64_t activation_batch(const Config& config, Mode mode) {
-  if (mode == Mode::inference) return 0;
-  return config.train.micro_batch > 0 ? config.train.micro_batch : config.train.batch_tokens / config.model.context;
-}
-
 // Of a configuration that leaves it to the tokenizer: what training will take.
 std::int64_t planned_vocab(const DataConfig& data, const std::string& path) {
   std::string reason = "the shards of data.train do not say what made them";
@@ -43,15 +37,43 @@ std::int64_t planned_vocab(const DataConfig& data, const std::string& path) {
                   "); add --set model.vocab=NUMBER");
 }
 
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+// "forward sparse, dx sparse, dw sparse" as "sparse", and shorter names in what is not all alike.
+std::string short_backend(std::string text) {
+  replace_all(text, name_of(Backend::dense), "unpacked");
+  for (const char* kernel : {"sparse", "unpacked"})
+    for (const std::string& one :
+         {fmt::format("forward {0}, dx {0}, dw {0}", kernel), fmt::format("forward {}", kernel)})
+      if (text == one) return kernel;
+  return text;
+}
+
+// What a checkpoint is: its step and its phases.
+std::string describe(const CheckpointReader& checkpoint, const Config& config) {
+  const CheckpointState& state = checkpoint.state();
+  std::string text =
+      fmt::format("{}: step {} of {}", checkpoint.folder().filename().string(), state.step, config.train.steps);
+  if (state.dense_phase) text += fmt::format(", in its dense phase, which ends at step {}", state.sparse_start);
+  if (config.adapters.rank > 0)
+    text += state.adapters ? fmt::format(", with adapters since step {}", state.adapter_start)
+                           : fmt::format(", without adapters, which come at step {}", state.adapter_start);
+  return text;
+}
+
 void print(const ModelSummary& summary, const Config& config, const std::string& checks) {
   fmt::print("{} layers, width {}, {} heads, vocabulary {}, context {}; {}\n", config.model.layers, config.model.width,
              config.model.heads, config.model.vocab, config.model.context, name_of(config.run.precision));
   fmt::print("parameters  {} kept of {} ({:.1f} %)\n\n", summary.kept_parameters, summary.dense_parameters,
              100.0 * static_cast<double>(summary.kept_parameters) / static_cast<double>(summary.dense_parameters));
-  fmt::print("{:<28} {:>7} {:>7}  {:<8} {:<8} {:>8}\n", "layer", "outputs", "inputs", "method", "pattern", "density");
+  fmt::print("{:<28} {:>7} {:>7}  {:<8} {:<8} {:>8}  {}\n", "layer", "outputs", "inputs", "method", "pattern",
+             "density", "kernels");
   for (const LayerSummary& layer : summary.layers)
-    fmt::print("{:<28} {:>7} {:>7}  {:<8} {:<8} {:>8.4f}\n", layer.name, layer.rows, layer.columns, layer.method,
-               layer.pattern.empty() ? "-" : layer.pattern, layer.density);
+    fmt::print("{:<28} {:>7} {:>7}  {:<8} {:<8} {:>8.4f}  {}\n", layer.name, layer.rows, layer.columns, layer.method,
+               layer.pattern.empty() ? "-" : layer.pattern, layer.density, short_backend(layer.backend));
   const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
   fmt::print("\n{:<14} {:>14} {:>14} {:>7}\n", "memory", "this model", "dense", "ratio");
   for (const MemorySummary& row : summary.memory)
@@ -88,24 +110,31 @@ void run(const Options& options) {
   const Mode mode = options.inference ? Mode::inference : Mode::training;
   require_user(std::filesystem::exists(options.path),
                options.path + ": there is no such run, checkpoint or configuration file");
-  const bool is_config = std::filesystem::is_regular_file(options.path);
+  // Sequences whose activations are counted: a training step's, or none.
+  const auto sequences = [&](const Config& config) { return mode == Mode::training ? sequences_at_once(config) : 0; };
   Config config;
-  std::string checks;
-  if (is_config) {
+  ModelSummary summary;
+  std::string what, checks;
+  if (std::filesystem::is_regular_file(options.path)) {
     config = read_config(options.path, options.overrides);
     if (config.model.vocab == 0) config.model.vocab = planned_vocab(config.data, options.path);
     check_config(config);  // a sparse head's outputs are known only now
+    summary = plan_summary(config, mode, sequences(config));
   } else {
     const auto device = Device::cpu();
     const LoadedModel loaded = load_model(*device, options.path, options.overrides);
     config = loaded.config;
     checks = check_masks(*device, *loaded.model);
+    const CheckpointReader checkpoint(loaded.checkpoint);
+    summary = checkpoint_summary(config, checkpoint, mode, sequences(config));
+    what = describe(checkpoint, config) + "\n";
   }
-  const ModelSummary summary = plan_summary(config, mode, activation_batch(config, mode));
-  if (options.json)
+  if (options.json) {
     fmt::print("{}\n", to_json(summary));
-  else
+  } else {
+    fmt::print("{}", what);
     print(summary, config, checks);
+  }
 }
 
 }  // namespace

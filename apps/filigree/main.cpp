@@ -15,6 +15,7 @@
 #include "prepare_command.h"
 #include "report_command.h"
 #include "train_command.h"
+#include "tune_command.h"
 #include "version.h"
 
 namespace {
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   program.footer("Start with: filigree prepare --help");
   filigree::add_prepare_command(program);
   filigree::add_train_command(program);
+  filigree::add_tune_command(program);
   filigree::add_eval_command(program);
   filigree::add_generate_command(program);
   filigree::add_inspect_command(program);

@@ -9,9 +9,8 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "io/config_keys.h"
 #include "io/config_reference.h"
-#include "io/config_toml.h"
+#include "key_places.h"
 #include "train/trainer.h"
 
 namespace filigree {
@@ -23,16 +22,12 @@ struct Options {
   TrainOptions train;
 };
 
-// Mistakes that only the data or the machine shows name a key; this adds where it stands.
 std::unique_ptr<Trainer> make_trainer(const Options& options, Console& console) {
   Config config = read_config(options.config, options.overrides);
   try {
     return std::make_unique<Trainer>(std::move(config), options.train, console);
   } catch (const UserError& error) {
-    const std::string text = error.what();
-    const std::string key = text.substr(0, text.find_first_of(": "));
-    if (find_config_key(key) == nullptr) throw;
-    throw UserError(key_place(options.config, options.overrides, key) + ": " + text);
+    throw placed(error, options.config, options.overrides);
   }
 }
 
@@ -40,7 +35,9 @@ void run(const Options& options) {
   Console console = Console::standard_output();
   const std::unique_ptr<Trainer> trainer = make_trainer(options, console);
   set_interrupt_notice("\nfinishing the step and writing a checkpoint; a second signal stops at once\n");
-  if (trainer->run() == TrainOutcome::interrupted) throw CLI::RuntimeError(3);
+  if (trainer->run() != TrainOutcome::interrupted) return;
+  console.note("go on with --resume");
+  throw CLI::RuntimeError(3);
 }
 
 }  // namespace

@@ -3,10 +3,11 @@
 //
 //   filigree_block_bench --shape 4096x14336 --density 0.5 --json docs/results/h200-block.json
 //
-// Shapes are N x K of W (N, K). Random data, two sets of operands in turn, launches of both methods in alternating
-// batches, medians. Beside the times it prints useful TFLOP/s (operations on kept blocks alone), the error against the
-// dense product of the expanded matrix, and the machine's ceilings in the same run: copy bandwidth, and cuBLASLt at
-// 8192 x 8192 x 8192.
+// Shapes are INPUTSxOUTPUTS, K x N of W (N, K), as those of `filigree bench matmul`. Up to 16 --tokens are decoding:
+// the forward product alone. Operands are bf16, and so are the outputs but dW, which is fp32 as in training, of both
+// methods. Random data, sets of operands in turn, launches of both methods in alternating batches, medians. Beside the
+// times it prints useful TFLOP/s (operations on kept blocks alone), the error against the dense product of the expanded
+// matrix, and the machine's ceilings in the same run: copy bandwidth, and cuBLASLt at 8192 x 8192 x 8192.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmark/named_method.h"
 #include "benchmark/results.h"
 #include "core/cuda_error.h"
 #include "kernels/block/block_mask.h"
@@ -25,7 +27,13 @@
 namespace filigree::bench {
 namespace {
 
-constexpr int kSets = 2;
+// Operands are used in turn: two sets, or, of few tokens, as many as it takes for weights to come from memory each
+// time.
+std::size_t sets_for(const BlockGrid& grid, std::int64_t tokens) {
+  constexpr std::int64_t kDecodedBytes = std::int64_t{1} << 29;  // ten times an H200's L2 cache
+  const std::int64_t bytes = grid.rows * grid.columns * 2;
+  return tokens > kDecodeTokens ? 2 : static_cast<std::size_t>(2 + kDecodedBytes / bytes);
+}
 
 class GpuMemory {
  public:
@@ -89,18 +97,18 @@ class Event {
 // Launches for about `milliseconds` and times each launch by events; the first quarter, in which the clock settles,
 // does not count. `launch` gets the number of the set of operands to use.
 template <typename Launch>
-void time_batch(Times& times, double milliseconds, Launch&& launch) {
+void time_batch(Times& times, double milliseconds, std::size_t sets, Launch&& launch) {
   Event begin, end;
   launch(0);
   begin.record();
-  for (int i = 0; i < 2; ++i) launch(i % kSets);
+  for (std::size_t i = 0; i < 2; ++i) launch(i % sets);
   end.record();
   end.wait();
   const auto launches = static_cast<std::size_t>(std::clamp(milliseconds / (end.since(begin) / 2.0), 8.0, 4000.0));
   std::vector<Event> events(launches + 1);
   events[0].record();
   for (std::size_t i = 0; i < launches; ++i) {
-    launch(static_cast<int>(i % kSets));
+    launch(i % sets);
     events[i + 1].record();
   }
   events.back().wait();
@@ -139,7 +147,7 @@ struct Layer {
   BlockLists host;
   GpuMemory row_start, row_entries, column_start, column_entries, gradient_tiles;
   DeviceBlockLists lists;
-  std::array<GpuMemory, kSets> x, dy, weight, values, out_tokens, out_weight;
+  std::vector<GpuMemory> x, dy, weight, values, out_tokens, out_weight;
   GpuMemory workspace;
 
   Layer(const BlockGrid& grid_, std::int64_t tokens_, double density)
@@ -159,19 +167,22 @@ struct Layer {
              .blocks = host.blocks(),
              .gradient_tile_count = static_cast<std::int64_t>(host.gradient_tiles.size())};
     const std::int64_t wide = std::max(grid.rows, grid.columns);
-    for (std::size_t i = 0; i < kSets; ++i) {
+    for (std::vector<GpuMemory>* operand : {&x, &dy, &weight, &values, &out_tokens, &out_weight})
+      operand->resize(sets_for(grid, tokens));
+    for (std::size_t i = 0; i < x.size(); ++i) {
       const auto seed = static_cast<std::uint32_t>(10 * i);
       x[i] = random_memory(tokens * grid.columns, seed + 1);
       dy[i] = random_memory(tokens * grid.rows, seed + 2);
       weight[i] = random_memory(grid.rows * grid.columns, seed + 3);
-      gather_blocks((values[i] = GpuMemory(value_bytes())).data(), weight[i].data(), grid, lists, nullptr);
+      values[i] = GpuMemory(static_cast<std::size_t>(elements()) * 2);
+      gather_blocks(values[i].data(), weight[i].data(), DType::bf16, grid, lists, nullptr);
       out_tokens[i] = random_memory(tokens * wide, seed + 4);
       out_weight[i] =
-          random_memory(std::max(grid.rows * grid.columns, static_cast<std::int64_t>(value_bytes() / 2)), seed + 5);
+          GpuMemory(static_cast<std::size_t>(std::max(grid.rows * grid.columns, elements())) * sizeof(float));
     }
   }
 
-  std::size_t value_bytes() const { return static_cast<std::size_t>(lists.blocks * grid.block_elements()) * 2; }
+  std::int64_t elements() const { return lists.blocks * grid.block_elements(); }  // of the kept blocks
 
   DenseOperands dense(Product product, std::size_t set, const void* with_weight) const {
     switch (product) {
@@ -222,7 +233,7 @@ struct Layer {
                                       .dy = dy[set].data(),
                                       .x = x[set].data(),
                                       .workspace = workspace.data(),
-                                      .gradient_type = DType::bf16,
+                                      .gradient_type = DType::f32,
                                       .tokens = tokens,
                                       .grid = grid,
                                       .lists = lists},
@@ -238,14 +249,16 @@ struct Layer {
     const bool gradient = product == Product::weight_gradient;
     const GpuMemory expanded(static_cast<std::size_t>(grid.rows * grid.columns) * 2);
     expand_blocks(expanded.data(), values[0].data(), grid, lists, nullptr);
-    const std::int64_t count = gradient ? lists.blocks * grid.block_elements()
-                                        : tokens * (product == Product::forward ? grid.rows : grid.columns);
-    const GpuMemory found(static_cast<std::size_t>(count) * 2), kept(gradient ? value_bytes() : 0);
-    check(cudaMemset(found.data(), 0xff, static_cast<std::size_t>(count) * 2));
+    const std::int64_t count =
+        gradient ? elements() : tokens * (product == Product::forward ? grid.rows : grid.columns);
+    const DType dtype = gradient ? DType::f32 : DType::bf16;
+    const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    const GpuMemory found(bytes), kept(gradient ? bytes : 0);
+    check(cudaMemset(found.data(), 0xff, bytes));
     dense_product.run(dense(product, 0, expanded.data()), nullptr);
     run(product, with, 0, found.data());
-    if (gradient) gather_blocks(kept.data(), out_weight[0].data(), grid, lists, nullptr);
-    return relative_error(found.data(), gradient ? kept.data() : out_tokens[0].data(), count, nullptr);
+    if (gradient) gather_blocks(kept.data(), out_weight[0].data(), dtype, grid, lists, nullptr);
+    return relative_error(found.data(), gradient ? kept.data() : out_tokens[0].data(), dtype, count, nullptr);
   }
 };
 
@@ -253,8 +266,8 @@ double copy_bandwidth() {
   const std::size_t bytes = std::size_t{4} << 30;
   const GpuMemory from(bytes), to(bytes);
   Times times;
-  time_batch(times, 30.0,
-             [&](int) { check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice)); });
+  time_batch(times, 30.0, 1,
+             [&](std::size_t) { check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice)); });
   return 2.0 * static_cast<double>(bytes) / times.median() * 1e-9;
 }
 
@@ -264,11 +277,12 @@ double dense_ceiling() {
   const DenseOperands operands{c.data(), a.data(), b.data()};
   const DenseProduct product(Product::forward, n, n, n, operands, nullptr);
   Times times;
-  time_batch(times, 100.0, [&](int) { product.run(operands, nullptr); });
+  time_batch(times, 100.0, 1, [&](std::size_t) { product.run(operands, nullptr); });
   return 2.0 * static_cast<double>(n * n * n) / times.median() * 1e-9;
 }
 
 void run(const Options& options, const std::string& command) {
+  check_results_file(options.json);
   const BlockGpu gpu = block_gpu();
   cudaDeviceProp properties{};
   int driver = 0, runtime = 0;
@@ -287,24 +301,28 @@ void run(const Options& options, const std::string& command) {
              blas, bandwidth, ceiling);
   rows.push_back(result_row("copy-4GiB", "copy", 1, "tb_per_s", {bandwidth, bandwidth, bandwidth}));
   rows.push_back(result_row("linear-8192x8192", "cublaslt", 8192, "tflops", {ceiling, ceiling, ceiling}));
-  fmt::print("{:>13} {:>15} {:>5} | {:>9} {:>7} | {:>9} {:>7} {:>6} {:>7} | {:>7} | {:>9}\n", "N x K", "product",
-             "dens", "dense ms", "TFLOP/s", "block ms", "TFLOP/s", "spread", "ceiling", "ratio", "error");
+  fmt::print("{:>13} {:>15} {:>5} | {:>9} {:>7} | {:>9} {:>7} {:>6} {:>7} | {:>7} | {:>9}\n", "inputs x out.",
+             "product", "dens", "dense ms", "TFLOP/s", "block ms", "TFLOP/s", "spread", "ceiling", "ratio", "error");
   for (const std::string& shape : options.shapes) {
     const auto cross = shape.find('x');
-    if (cross == std::string::npos) throw UserError("--shape takes N x K, e.g. 4096x14336; found " + shape);
-    const BlockGrid grid{.rows = std::stoll(shape.substr(0, cross)), .columns = std::stoll(shape.substr(cross + 1))};
+    if (cross == std::string::npos) throw UserError("--shape takes INPUTSxOUTPUTS, e.g. 4096x14336; found " + shape);
+    const BlockGrid grid{.rows = std::stoll(shape.substr(cross + 1)), .columns = std::stoll(shape.substr(0, cross))};
     for (const double density : options.densities) {
       Layer layer(grid, options.tokens, density);
+      WeightsConfig weights;
+      weights.density = density;
+      const std::string method = row_method("block", weights, true);
       for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient}) {
+        if (options.tokens <= kDecodeTokens && product != Product::forward) continue;  // decoding
         const DenseProduct dense(product, options.tokens, grid.rows, grid.columns, layer.dense(product, 0), nullptr);
         const BlockPlan plan = layer.plan(product, gpu);
         const double error = layer.error(product, plan, dense);
         Times dense_times, block_times;
         for (int round = 0; round < options.rounds; ++round) {
-          time_batch(dense_times, options.batch_ms,
-                     [&](int set) { dense.run(layer.dense(product, static_cast<std::size_t>(set)), nullptr); });
-          time_batch(block_times, options.batch_ms,
-                     [&](int set) { layer.run(product, plan, static_cast<std::size_t>(set)); });
+          time_batch(dense_times, options.batch_ms, layer.x.size(),
+                     [&](std::size_t set) { dense.run(layer.dense(product, set), nullptr); });
+          time_batch(block_times, options.batch_ms, layer.x.size(),
+                     [&](std::size_t set) { layer.run(product, plan, set); });
         }
         const double operations = 2e-9 * static_cast<double>(options.tokens) * static_cast<double>(grid.rows) *
                                   static_cast<double>(grid.columns);
@@ -319,7 +337,6 @@ void run(const Options& options, const std::string& command) {
             100 * useful / block_times.median() / ceiling, ratio, error);
         std::fflush(stdout);
         if (!(error < 1e-2)) throw Error("the block product differs from the dense product of the same matrix");
-        const std::string method = density == 0.5 ? "block" : fmt::format("block density {}", density);
         const std::string metric = kMetrics[static_cast<std::size_t>(product)];
         rows.push_back(result_row("linear-" + shape, "cublaslt", options.tokens, metric, dense_times.measured()));
         rows.push_back(result_row("linear-" + shape, method, options.tokens, metric, block_times.measured()));
@@ -336,7 +353,7 @@ void run(const Options& options, const std::string& command) {
 int main(int argc, char** argv) {
   filigree::bench::Options options;
   CLI::App app("Block-sparse products beside dense ones");
-  app.add_option("--shape", options.shapes, "N x K of the weight, e.g. 4096x14336; several");
+  app.add_option("--shape", options.shapes, "INPUTSxOUTPUTS of the weight, e.g. 4096x14336; several");
   app.add_option("--density", options.densities, "kept share of the blocks; several");
   app.add_option("--tokens", options.tokens, "T");
   app.add_option("--rounds", options.rounds, "alternating batches of each method");

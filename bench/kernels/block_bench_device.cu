@@ -30,9 +30,8 @@ __global__ void fill_kernel(__nv_bfloat16* to, std::int64_t count, std::uint32_t
 }
 
 // One thread an element of the values; finds its block row by bisection.
-template <bool kExpand>
-__global__ void move_blocks_kernel(__nv_bfloat16* dense, __nv_bfloat16* values, BlockGrid grid,
-                                   DeviceBlockLists lists) {
+template <bool kExpand, typename T>
+__global__ void move_blocks_kernel(T* dense, T* values, BlockGrid grid, DeviceBlockLists lists) {
   const std::int64_t i = thread_index();
   const std::int64_t elements = std::int64_t{grid.block.rows} * grid.block.columns;
   if (i >= lists.blocks * elements) return;
@@ -47,18 +46,27 @@ __global__ void move_blocks_kernel(__nv_bfloat16* dense, __nv_bfloat16* values, 
       std::int64_t{lists.row_entries[block].other} * grid.block.columns + within % grid.block.columns;
   const bool inside = n < grid.rows && k < grid.columns;
   if (kExpand && inside) dense[n * grid.columns + k] = values[i];
-  if (!kExpand) values[i] = inside ? dense[n * grid.columns + k] : __float2bfloat16_rn(0.0f);
+  if (!kExpand) values[i] = inside ? dense[n * grid.columns + k] : T(0.0f);
 }
 
-__global__ void error_kernel(double* sums, const __nv_bfloat16* a, const __nv_bfloat16* b, std::int64_t count) {
+template <typename T>
+__global__ void error_kernel(double* sums, const T* a, const T* b, std::int64_t count) {
   double difference = 0.0, norm = 0.0;
   for (std::int64_t i = thread_index(); i < count; i += std::int64_t{gridDim.x} * kThreads) {
-    const double x = __bfloat162float(a[i]), y = __bfloat162float(b[i]);
+    const double x = static_cast<float>(a[i]), y = static_cast<float>(b[i]);
     difference += (x - y) * (x - y);
     norm += y * y;
   }
   atomicAdd(&sums[0], difference);
   atomicAdd(&sums[1], norm);
+}
+
+// body.operator()<T>() for a gradient's or an activation's type.
+template <typename Body>
+void with_element(DType dtype, Body&& body) {
+  require(dtype == DType::f32 || dtype == DType::bf16, "neither fp32 nor bf16");
+  dtype == DType::f32 ? body.template operator()<float>() : body.template operator()<__nv_bfloat16>();
+  check(cudaGetLastError());
 }
 
 }  // namespace
@@ -71,26 +79,27 @@ void fill_random(void* to, std::int64_t count, std::uint32_t seed, cudaStream_t 
 void expand_blocks(void* dense, const void* values, const BlockGrid& grid, const DeviceBlockLists& lists,
                    cudaStream_t stream) {
   check(cudaMemsetAsync(dense, 0, static_cast<std::size_t>(grid.rows * grid.columns) * 2, stream));
-  move_blocks_kernel<true><<<blocks_for(lists.blocks * grid.block_elements()), kThreads, 0, stream>>>(
+  move_blocks_kernel<true, __nv_bfloat16><<<blocks_for(lists.blocks * grid.block_elements()), kThreads, 0, stream>>>(
       static_cast<__nv_bfloat16*>(dense), static_cast<__nv_bfloat16*>(const_cast<void*>(values)), grid, lists);
   check(cudaGetLastError());
 }
 
-void gather_blocks(void* values, const void* dense, const BlockGrid& grid, const DeviceBlockLists& lists,
+void gather_blocks(void* values, const void* dense, DType dtype, const BlockGrid& grid, const DeviceBlockLists& lists,
                    cudaStream_t stream) {
-  move_blocks_kernel<false><<<blocks_for(lists.blocks * grid.block_elements()), kThreads, 0, stream>>>(
-      static_cast<__nv_bfloat16*>(const_cast<void*>(dense)), static_cast<__nv_bfloat16*>(values), grid, lists);
-  check(cudaGetLastError());
+  with_element(dtype, [&]<typename T>() {
+    move_blocks_kernel<false, T><<<blocks_for(lists.blocks * grid.block_elements()), kThreads, 0, stream>>>(
+        static_cast<T*>(const_cast<void*>(dense)), static_cast<T*>(values), grid, lists);
+  });
 }
 
-double relative_error(const void* a, const void* b, std::int64_t count, cudaStream_t stream) {
+double relative_error(const void* a, const void* b, DType dtype, std::int64_t count, cudaStream_t stream) {
   double* sums = nullptr;
   double host[2] = {};
   check(cudaMalloc(&sums, sizeof host));
   check(cudaMemsetAsync(sums, 0, sizeof host, stream));
-  error_kernel<<<1056, kThreads, 0, stream>>>(sums, static_cast<const __nv_bfloat16*>(a),
-                                              static_cast<const __nv_bfloat16*>(b), count);
-  check(cudaGetLastError());
+  with_element(dtype, [&]<typename T>() {
+    error_kernel<T><<<1056, kThreads, 0, stream>>>(sums, static_cast<const T*>(a), static_cast<const T*>(b), count);
+  });
   check(cudaMemcpyAsync(host, sums, sizeof host, cudaMemcpyDeviceToHost, stream));
   check(cudaStreamSynchronize(stream));
   check(cudaFree(sums));

@@ -209,6 +209,7 @@ void bench_parameters(BandwidthBench& bench, const std::string& model, std::int6
 }
 
 void run(const std::string& only, const std::string& json, const std::string& command) {
+  check_results_file(json);
   const auto device = Device::cuda();
   fmt::print("{}\n", device->description());
   BandwidthBench bench(*device, only);

@@ -18,9 +18,10 @@ void check_blas(cublasStatus_t status, std::source_location at = std::source_loc
   if (status != CUBLAS_STATUS_SUCCESS) throw Error(located("cuBLASLt status " + std::to_string(status), at));
 }
 
-cublasLtMatrixLayout_t layout(std::int64_t rows, std::int64_t columns) {  // column-major, tight
+// Column-major, tight.
+cublasLtMatrixLayout_t layout(std::int64_t rows, std::int64_t columns, cudaDataType_t type = CUDA_R_16BF) {
   cublasLtMatrixLayout_t made = nullptr;
-  check_blas(cublasLtMatrixLayoutCreate(&made, CUDA_R_16BF, static_cast<std::uint64_t>(rows),
+  check_blas(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows),
                                         static_cast<std::uint64_t>(columns), rows));
   return made;
 }
@@ -61,7 +62,7 @@ DenseProduct::DenseProduct(Product product, std::int64_t tokens, std::int64_t ou
       s.a = layout(inputs, outputs), s.b = layout(outputs, tokens), s.c = layout(inputs, tokens);
       break;
     case Product::weight_gradient:
-      s.a = layout(inputs, tokens), s.b = layout(outputs, tokens), s.c = layout(inputs, outputs);
+      s.a = layout(inputs, tokens), s.b = layout(outputs, tokens), s.c = layout(inputs, outputs, CUDA_R_32F);
       check_blas(
           cublasLtMatmulDescSetAttribute(s.description, CUBLASLT_MATMUL_DESC_TRANSB, &transpose, sizeof transpose));
       break;

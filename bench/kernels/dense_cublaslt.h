@@ -11,8 +11,8 @@ namespace filigree::bench {
 
 enum class Product { forward, input_gradient, weight_gradient };
 
-// Operands of a product, bf16, row-major: forward y (T, N) = x (T, K) · Wᵀ, input gradient dx (T, K) = dy (T, N) · W
-// (N, K), weight gradient dW (N, K) = dyᵀ · x.
+// Operands of a product, row-major: forward y (T, N) = x (T, K) · Wᵀ, input gradient dx (T, K) = dy (T, N) · W (N, K),
+// weight gradient dW (N, K) = dyᵀ · x. bf16, but dW fp32: what training needs.
 struct DenseOperands {
   void* out;
   const void* left;   // x; dy; dy

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/nm/nm_cusparselt.h"
+#include "kernels/nm/nm_matmul.h"
 #include "kernels/nm/nm_pack.h"
 
 namespace filigree::bench {
@@ -31,9 +32,12 @@ void bench_slope(BandwidthBench& bench, std::int64_t outputs, std::int64_t input
   const auto name = [&](const char* kernel) { return fmt::format("{}-{}x{}", kernel, outputs, inputs); };
   const std::string prune = name("nm-double-prune"), expand = name("nm-expand"), compress = name("nm-compress"),
                     add = name("nm-compress-add"), pack = name("nm-metadata");
-  if (!bench.wanted(prune) && !bench.wanted(expand) && !bench.wanted(compress) && !bench.wanted(add) &&
-      !bench.wanted(pack))
-    return;
+  const auto decode = [&](std::int64_t tokens) { return name(fmt::format("nm-decode-{}", tokens).c_str()); };
+  constexpr std::int64_t kDecoded[] = {1, 4, 8, 16};
+  bool wanted =
+      bench.wanted(prune) || bench.wanted(expand) || bench.wanted(compress) || bench.wanted(add) || bench.wanted(pack);
+  for (const std::int64_t tokens : kDecoded) wanted = wanted || bench.wanted(decode(tokens));
+  if (!wanted) return;
   Device& device = bench.device();
   const double weights = static_cast<double>(outputs * inputs);
   const int sets = BandwidthBench::sets_for(2.25 * weights);
@@ -56,6 +60,12 @@ void bench_slope(BandwidthBench& bench, std::int64_t outputs, std::int64_t input
     if (bench.wanted(accumulate ? add : compress))
       bench.time(accumulate ? add : compress, 1, (accumulate ? 8.125 : 6.125) * weights,
                  [&](int i) { nm_compress(device, gradients[set(i)].view, dense[set(i)], accumulate); });
+  for (const std::int64_t tokens : kDecoded) {
+    if (!bench.wanted(decode(tokens))) continue;
+    const OwnedTensor x = bench.random({tokens, inputs}, DType::bf16), y = bench.random({tokens, outputs}, DType::bf16);
+    bench.time(decode(tokens), 1, 1.125 * weights,
+               [&](int i) { nm_matmul(device, {.y = y, .x = x, .weight = forward[set(i)].view}); });
+  }
   if (!bench.wanted(pack)) return;
   if (const std::string refusal = cuda::cusparselt_refuses(device, outputs, inputs, kPattern, DType::bf16);
       !refusal.empty()) {

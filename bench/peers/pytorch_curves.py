@@ -85,7 +85,7 @@ def train(weights, shape, tokens, precision, compiled, device):
 def main():
     parser = argparse.ArgumentParser(description="Loss curves of filigree and PyTorch from the same start.")
     parser.add_argument("--curves", required=True, help="the program filigree_curves")
-    parser.add_argument("--case", choices=list(CASES), default="gpt2-124m")
+    parser.add_argument("--case", choices=[case for case in CASES if case.startswith("gpt2")], default="gpt2-124m")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--vocab", type=int, default=50304)
     parser.add_argument("--batch", type=int, default=8)
@@ -127,11 +127,14 @@ def main():
         commit = subprocess.run(["git", "-C", str(pathlib.Path(__file__).parent), "rev-parse", "--short=12", "HEAD"],
                                 capture_output=True, text=True).stdout.strip() or "unknown"
         device = torch.cuda.get_device_name() if options.device == "cuda" else "cpu"
-        context = {"device": device, "commit": commit, "command": shlex.join(["python3", *sys.argv])}
+        context = {"device": device, "libraries": {"torch": torch.__version__}, "commit": commit,
+                   "command": shlex.join(["python3", *sys.argv])}
 
         def row(method, precision, metric, values, baseline="", ratio=None):
             config = {"batch": options.batch, "sequence": shape["context"], "layers": shape["layers"],
-                      "precision": precision, "ranks": 1, "seed": 1}
+                      "precision": precision, "ranks": 1, "seed": 1, "vocab": shape["vocab"]}
+            if options.device == "cpu":
+                config["threads"] = torch.get_num_threads()
             return {"case": options.case, "method": method, "config": config, "metric": metric,
                     "median": mean(values), "min": min(values), "max": max(values), "baseline": baseline,
                     "ratio": ratio, **context}
@@ -139,7 +142,7 @@ def main():
         rows = [row("dense", "fp32", "loss_distance", fp32),
                 row("pytorch-compiled", "bf16", "loss_distance", compiled),
                 row("dense", "bf16", "loss_distance", own, "pytorch-compiled", mean(own) / mean(compiled))]
-        write(options.json, rows, dict(context, driver="", libraries={"torch": torch.__version__}))
+        write(options.json, rows, dict(context, driver=""))
         curves_file = options.json.with_name(options.json.stem + "-curves.json")
         curves_file.write_text(json.dumps(dict(context, curves=curves), indent=1) + "\n")
 

@@ -3,6 +3,7 @@
 
     python3 bench/peers/pytorch_step.py --case quickstart --batch 16 --precision fp32 --json FILE
     python3 bench/peers/pytorch_step.py --device cuda --case gpt2-124m --batch 64 --vocab 50304 --precision bf16
+    python3 bench/peers/pytorch_step.py --device cuda --case opt-13b --layers 4 --batch 8 --precision bf16
 
 A step is all of it: forward, backward, clipping of the global gradient norm, AdamW. Data and weights are random. Each
 variant is warmed up, then timed; the fastest by its median gets the row "pytorch", the one to compare with. With --all
@@ -48,7 +49,8 @@ MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(8 << 30), "MALLOC_TRIM_THRESHOLD_": str(
 def arguments():
     parser = argparse.ArgumentParser(description="Times a training step of PyTorch.")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--case", choices=["quickstart", "gpt2-124m", "gpt2-355m", "gpt2-1.5b"], default="quickstart")
+    parser.add_argument("--case", default="quickstart", help="one of pytorch_models.py")
+    parser.add_argument("--layers", type=int, help="blocks; default: the model's")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--batch", type=int, default=16, help="sequences a step")
     parser.add_argument("--vocab", type=int, help="entries of the vocabulary; default: the model's")
@@ -99,13 +101,15 @@ def make_step(model, form, compiled, device):
 def measure(options, variant, shape, sequence):
     """Milliseconds of each timed step."""
     import torch
-    from pytorch_models import Gpt2
+    from pytorch_models import make_model
 
     begun = time.time()
+    if options.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()  # what an earlier variant held is not this one's
     torch.manual_seed(options.seed)
     torch._dynamo.reset()
     form, _, compiled = variant.partition("+")
-    step = make_step(Gpt2(**shape).to(options.device), form, bool(compiled), options.device)
+    step = make_step(make_model(shape).to(options.device), form, bool(compiled), options.device)
     batches = torch.randint(shape["vocab"], (options.warmup + options.steps, 2, options.batch, sequence))
     batches = batches.to(options.device)
     times = []
@@ -148,9 +152,10 @@ def main():
 
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
+    if options.case not in CASES:
+        raise SystemExit(f"--case: there is no {options.case}; one of {', '.join(CASES)}")
     shape = dict(CASES[options.case])
-    if options.vocab:
-        shape["vocab"] = options.vocab
+    shape.update({key: value for key in ("vocab", "layers") if (value := getattr(options, key))})
     sequence = options.sequence or shape["context"]
     forms = ["fp32"] if options.precision == "fp32" else ["autocast", "master", "pure"]
     variants = options.variants.split(",") if options.variants else [f + c for f in forms for c in ("", "+compile")]
@@ -163,12 +168,15 @@ def main():
              "libraries": {"torch": torch.__version__, "python": platform.python_version()}, "commit": commit,
              "command": shlex.join(["python3", *sys.argv])}
     config = {"batch": options.batch, "sequence": sequence, "layers": shape["layers"], "precision": options.precision,
-              "ranks": 1, "seed": options.seed}
+              "ranks": 1, "seed": options.seed, "vocab": shape["vocab"]}
+    if not gpu:
+        config["threads"] = options.threads
 
     def row(method, metric, values):
         return {"case": options.case, "method": method, "config": config, "metric": metric,
                 "median": statistics.median(values), "min": min(values), "max": max(values), "baseline": "",
-                "ratio": None, "device": about["device"], "commit": commit, "command": about["command"]}
+                "ratio": None, "device": about["device"], "libraries": about["libraries"], "commit": commit,
+                "command": about["command"]}
 
     def rows_of(method, variant):
         times, first, peak = measured[variant]

@@ -44,6 +44,7 @@ std::vector<ResultRow> benchmark_ceiling(Device& device, DType dtype, int repeat
   row.name = "ceiling";
   row.method = "dense";
   row.config.precision = name_of(dtype);
+  row.config.threads = config_threads(device);
   row.metric = "copy_gb_per_s";
   row.measured = rates(device, repeats, calls, 2.0 * static_cast<double>(bytes) / 1e9, [&] { device.copy(to, from); });
   std::vector<ResultRow> rows = {row};

@@ -1,5 +1,6 @@
 #include "benchmark/matmul_benchmark.h"
 
+#include "benchmark/named_method.h"
 #include "benchmark/timing.h"
 #include "core/hash.h"
 #include "core/random.h"
@@ -31,9 +32,9 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
                   .outputs = outputs,
                   .dtype = benchmark.dtype,
                   .mode = decoding ? Mode::inference : Mode::training,
-                  .pattern = benchmark.pattern,
-                  .block = benchmark.block.chosen() ? benchmark.block : default_block(gpu),
-                  .density = benchmark.density};
+                  .pattern = benchmark.weights.pattern,
+                  .block = benchmark.weights.block.chosen() ? benchmark.weights.block : default_block(gpu),
+                  .density = benchmark.weights.density};
   const OwnedTensor matrix = random(device, DType::f32, {outputs, inputs}, "matrix");
   const OwnedTensor x = random(device, benchmark.dtype, {tokens, inputs}, "x");
   const OwnedTensor dy = random(device, benchmark.dtype, {tokens, outputs}, "dy");
@@ -54,8 +55,9 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
       candidates.back().weight->initialize(device, matrix, false);
       candidates.back().weight->plan(device, plans, tokens);  // after its values: an empty mask would be no work at all
     };
-    add(method, untimed);
-    if (method != "dense") add(method + "-planned", timed);
+    const std::string name = row_method(method, benchmark.weights, gpu);
+    add(name, untimed);
+    if (method != "dense") add(name + "-planned", timed);
   }
 
   std::vector<ResultRow> rows;
@@ -71,7 +73,8 @@ std::vector<ResultRow> benchmark_matmul(Device& device, const MatmulBenchmark& b
       ResultRow row;
       row.name = "matmul-" + std::to_string(inputs) + "x" + std::to_string(outputs);
       row.method = candidates[i].method;
-      row.config = {.batch = tokens, .precision = std::string(name_of(benchmark.dtype))};
+      row.config = {
+          .batch = tokens, .precision = std::string(name_of(benchmark.dtype)), .threads = config_threads(device)};
       row.metric = metric;
       row.measured = times[i];
       rows.push_back(row);

@@ -1,6 +1,7 @@
 #include "benchmark/results.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -20,8 +21,16 @@ Better direction(const std::string& metric) {
 }
 
 Json config_json(const ResultConfig& config) {
-  return {{"batch", config.batch},         {"sequence", config.sequence}, {"layers", config.layers},
-          {"precision", config.precision}, {"ranks", config.ranks},       {"seed", config.seed}};
+  Json json = {{"batch", config.batch},         {"sequence", config.sequence}, {"layers", config.layers},
+               {"precision", config.precision}, {"ranks", config.ranks},       {"seed", config.seed}};
+  if (config.vocab > 0) json["vocab"] = config.vocab;
+  if (config.threads > 0) json["threads"] = config.threads;
+  return json;
+}
+
+// The order of keys says nothing.
+bool equal(const Json& a, const Json& b) {
+  return nlohmann::json(a) == nlohmann::json(b);
 }
 
 // A peer's scripts write rows of the same form: where the file has them, our dense rows stand beside them.
@@ -36,8 +45,8 @@ void compare_with_peer(Json& rows) {
   for (Json& row : rows) {
     if (row.at("method") != "dense") continue;
     for (const Json& peer : rows)
-      if (peer.at("method") == kPeer && peer.at("case") == row.at("case") && peer.at("config") == row.at("config") &&
-          peer.at("metric") == row.at("metric")) {
+      if (peer.at("method") == kPeer && peer.at("case") == row.at("case") &&
+          equal(peer.at("config"), row.at("config")) && peer.at("metric") == row.at("metric")) {
         row["baseline"] = kPeer;
         row["ratio"] = ratio_of(row.at("metric"), row.at("median"), peer.at("median"));
       }
@@ -46,8 +55,31 @@ void compare_with_peer(Json& rows) {
 
 bool same_row(const Json& a, const Json& b) {
   for (const char* key : {"case", "method", "config", "metric"})
-    if (!a.contains(key) || a.at(key) != b.at(key)) return false;
+    if (!equal(a.at(key), b.at(key))) return false;
   return true;
+}
+
+bool is_row(const Json& json) {
+  if (!json.is_object()) return false;
+  for (const char* key : {"case", "method", "metric"})
+    if (!json.contains(key) || !json.at(key).is_string()) return false;
+  return json.contains("config") && json.at("config").is_object() && json.contains("median") &&
+         json.at("median").is_number();
+}
+
+// The rows of a file, none where there is no file yet.
+Json read_rows(const std::filesystem::path& file) {
+  constexpr std::uint64_t kLimit = std::uint64_t{256} << 20;
+  if (!std::filesystem::exists(file)) return Json::array();
+  const Json old = Json::parse(read_file(file, kLimit), nullptr, false);
+  require_user(old.is_object() && old.contains("rows") && old.at("rows").is_array(),
+               file.string() + ": exists, but is no file of benchmark results; choose another name");
+  const Json& rows = old.at("rows");
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    require_user(is_row(rows[i]),
+                 fmt::format("{}: row {} lacks a case, method, config, metric or median; mend or remove it",
+                             file.string(), i + 1));
+  return rows;
 }
 
 }  // namespace
@@ -73,18 +105,27 @@ ResultContext result_context(const Device& device, const std::vector<std::string
           .libraries = library_versions(device)};
 }
 
+int config_threads(const Device& device) {
+  return device.is_cuda() ? 0 : device.threads();
+}
+
+void check_results_file(const std::filesystem::path& file) {
+  if (file.empty()) return;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  require_user(std::filesystem::is_directory(folder),
+               file.string() + ": cannot be written, for there is no folder " + folder.string());
+  require_user(::access(folder.c_str(), W_OK | X_OK) == 0,
+               file.string() + ": cannot be written, for the folder " + folder.string() + " is closed to this user");
+  read_rows(file);
+}
+
 void write_results(const std::filesystem::path& file, const ResultContext& context,
                    const std::vector<ResultRow>& rows) {
-  constexpr std::uint64_t kLimit = std::uint64_t{256} << 20;
-  Json document = {{"device", context.device}, {"driver", context.driver},   {"libraries", Json::object()},
-                   {"commit", build::kCommit}, {"command", context.command}, {"rows", Json::array()}};
-  for (const auto& [library, version] : context.libraries) document["libraries"][library] = version;
-  if (std::filesystem::exists(file)) {
-    const Json old = Json::parse(read_file(file, kLimit), nullptr, false);
-    require_user(old.is_object() && old.contains("rows") && old.at("rows").is_array(),
-                 file.string() + ": exists, but is no file of benchmark results; choose another name");
-    document["rows"] = old.at("rows");
-  }
+  check_results_file(file);
+  Json libraries = Json::object();
+  for (const auto& [library, version] : context.libraries) libraries[library] = version;
+  Json document = {{"device", context.device}, {"driver", context.driver},   {"libraries", libraries},
+                   {"commit", build::kCommit}, {"command", context.command}, {"rows", read_rows(file)}};
   for (const ResultRow& row : rows) {
     Json json = {{"case", row.name},
                  {"method", row.method},
@@ -96,6 +137,7 @@ void write_results(const std::filesystem::path& file, const ResultContext& conte
                  {"baseline", row.baseline},
                  {"ratio", row.baseline.empty() ? Json(nullptr) : Json(row.ratio)},
                  {"device", context.device},
+                 {"libraries", libraries},
                  {"commit", build::kCommit},
                  {"command", context.command}};
     bool replaced = false;

@@ -2,7 +2,8 @@
 //
 // A file is one object with `device`, `driver`, `libraries`, `commit`, `command` and `rows`. Writing into a file
 // replaces the rows of equal case, method, config and metric and keeps the others, so that a file grows over several
-// runs; each row therefore carries its own device, commit and command.
+// runs; each row therefore carries its own device, libraries, commit and command. What the key leaves out must not
+// change a figure: settings of a method are part of its name (named_method.h), the others of the config.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,11 @@ struct ResultConfig {
   std::string precision = {};  // "fp32", "bf16"
   std::int64_t ranks = 1;
   std::uint64_t seed = 1;
+  std::int64_t vocab = 0;  // entries; 0: there is no vocabulary
+  int threads = 0;         // of a processor; 0 on a GPU
 };
+// A processor's threads, 0 on a GPU.
+int config_threads(const Device& device);
 
 enum class Better : std::uint8_t { smaller, larger, quotient };  // quotient: value / baseline as it is (bytes)
 
@@ -51,7 +56,10 @@ struct ResultContext {
 };
 ResultContext result_context(const Device& device, const std::vector<std::string>& command);
 
-// Throws UserError when the file exists and is no results file; written to a temporary name and renamed.
+// Throws UserError when write_results could not write there: the file exists and is no results file, or its folder is
+// missing or closed. To be called before the measurement; "" stands for no file and passes.
+void check_results_file(const std::filesystem::path& file);
+// Checks the same; written to a temporary name and renamed.
 void write_results(const std::filesystem::path& file, const ResultContext& context, const std::vector<ResultRow>& rows);
 
 // The rows as a table for people.

@@ -7,9 +7,11 @@
 #include <sstream>
 
 #include "benchmark/for_device.h"
+#include "benchmark/named_method.h"
 #include "benchmark/timing.h"
 #include "core/random.h"
-#include "model/transformer.h"
+#include "kernels/elementwise/elementwise.h"
+#include "model/batch_runner.h"
 #include "optim/optimizer.h"
 
 namespace filigree {
@@ -29,6 +31,7 @@ class Contestant {
         targets_(device_->memory().tensor(Purpose::data, DType::i32, {batch, config_.model.context})) {
     device_->set_deterministic(config_.run.deterministic);
     model_.initialize(*device_);
+    if (config_.adapters.rank > 0) model_.insert_adapters(*device_);
     PlanTable plans(!config_.run.deterministic);
     model_.plan(*device_, plans, batch * config_.model.context);
     const Random random(config_.run.seed, RandomPurpose::benchmark);
@@ -40,16 +43,23 @@ class Contestant {
   }
 
   void step() {
-    model_.zero_gradients(*device_);
-    model_.train_batch(*device_, activations_, tokens_, targets_, 1.0f / static_cast<float>(tokens_.view().count()),
-                       false);
+    const std::int64_t count = tokens_.view().count();
+    runner_.run(*device_, model_, activations_, tokens_, targets_, 1.0f / static_cast<float>(count), false);
+    sum(*device_, activations_.losses(count));  // as a run reads it
     const std::vector<Parameter*> parameters = model_.parameters();
     const double norm = gradient_norm(*device_, parameters);
-    adamw_step(*device_, parameters, config_.train, {.lr = 1e-4, .t = ++t_}, {}, norm > 1.0 ? 1.0 / norm : 1.0);
+    const GroupStep group{.lr = 1e-4, .t = ++t_};
+    adamw_step(*device_, parameters, config_.train, group, group, norm > 1.0 ? 1.0 / norm : 1.0);
     model_.refresh(*device_);
     device_->synchronize();
   }
+  // A GPU's second step may find scratch memory in another place, and the third is the one that is recorded.
+  void settle() {
+    for (int steps = 0; device_->is_cuda() && steps < 3; ++steps) step();
+  }
+  const std::string& refusal() const { return runner_.refusal(); }
   std::int64_t bytes() const { return device_->memory().peak(); }
+  const Device& device() const { return *device_; }
 
  private:
   std::unique_ptr<Device> device_;
@@ -57,6 +67,7 @@ class Contestant {
   Transformer model_;
   Activations activations_;
   OwnedTensor tokens_, targets_;
+  BatchRunner runner_;
   std::int64_t t_ = 0;
 };
 
@@ -92,28 +103,36 @@ std::vector<ResultRow> benchmark_step(const StepBenchmark& benchmark) {
   std::vector<std::function<void()>> runs;
   double first_step = 0.0;
   for (const std::string& method : benchmark.methods) {
-    Config config = benchmark.config;
-    config.weights.method = method;
-    contestants.push_back(std::make_unique<Contestant>(std::move(config), benchmark.batch));
+    const Config config = with_method(benchmark.config, parse_method(method).value());
+    contestants.push_back(std::make_unique<Contestant>(config, benchmark.batch));
     runs.push_back([contestant = contestants.back().get()] { contestant->step(); });
-    if (contestants.size() > 1) continue;
-    runs.back()();
-    first_step = process_seconds();
+    if (contestants.size() == 1) {
+      runs.back()();
+      first_step = process_seconds();
+    }
+    contestants.back()->settle();
+    if (const std::string& refusal = contestants.back()->refusal(); !refusal.empty() && benchmark.note)
+      benchmark.note(method + ": micro-batches are not launched as CUDA graphs: " + refusal);
   }
   const std::vector<Measured> times = time_in_turn(runs, benchmark.repeats);
 
   const Config& config = benchmark.config;
   const double tokens = static_cast<double>(benchmark.batch * config.model.context);
-  const std::string suffix = config.run.deterministic ? "-deterministic" : "";
+  const std::string suffix =
+      (config.train.recompute == "none" ? std::string() : std::string("-recompute-").append(config.train.recompute)) +
+      (config.run.deterministic ? "-deterministic" : "");
+  const Device& device = contestants.front()->device();
   std::vector<ResultRow> rows;
   for (std::size_t i = 0; i < times.size(); ++i) {
     ResultRow row{.name = benchmark.name,
-                  .method = benchmark.methods[i] + suffix,
+                  .method = row_method(benchmark.methods[i], config.weights, device.is_cuda()) + suffix,
                   .config = {.batch = benchmark.batch,
                              .sequence = config.model.context,
                              .layers = config.model.layers,
                              .precision = std::string(name_of(config.run.precision)),
-                             .seed = config.run.seed},
+                             .seed = config.run.seed,
+                             .vocab = config.model.vocab,
+                             .threads = config_threads(device)},
                   .metric = "step_ms",
                   .measured = times[i],
                   .baseline = ""};

@@ -28,6 +28,40 @@ void synchronize(CUstream_st*) {
   absent();
 }
 
+CUevent_st* create_event() {
+  absent();
+}
+
+void destroy_event(CUevent_st*) noexcept {}
+
+void record(CUevent_st*, CUstream_st*) {
+  absent();
+}
+
+void wait(CUstream_st*, CUevent_st*) {
+  absent();
+}
+
+void synchronize(CUevent_st*) {
+  absent();
+}
+
+void begin_recording(CUstream_st*) {
+  absent();
+}
+
+CUgraphExec_st* end_recording(CUstream_st*) {
+  absent();
+}
+
+void discard_recording(CUstream_st*) noexcept {}
+
+void launch(CUgraphExec_st*, CUstream_st*) {
+  absent();
+}
+
+void destroy_graph(CUgraphExec_st*) noexcept {}
+
 void* allocate_zeroed(std::size_t) {
   absent();
 }

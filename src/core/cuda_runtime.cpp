@@ -52,6 +52,57 @@ void synchronize(CUstream_st* stream) {
   check(cudaStreamSynchronize(stream));
 }
 
+CUevent_st* create_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return event;
+}
+
+void destroy_event(CUevent_st* event) noexcept {
+  cudaEventDestroy(event);
+}
+
+void record(CUevent_st* event, CUstream_st* stream) {
+  check(cudaEventRecord(event, stream));
+}
+
+void wait(CUstream_st* stream, CUevent_st* event) {
+  check(cudaStreamWaitEvent(stream, event));
+}
+
+void synchronize(CUevent_st* event) {
+  check(cudaEventSynchronize(event));
+}
+
+void begin_recording(CUstream_st* stream) {
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+}
+
+CUgraphExec_st* end_recording(CUstream_st* stream) {
+  cudaGraph_t recorded = nullptr;
+  check(cudaStreamEndCapture(stream, &recorded));
+  cudaGraphExec_t graph = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&graph, recorded, 0);
+  cudaGraphDestroy(recorded);
+  check(status);
+  return graph;
+}
+
+void discard_recording(CUstream_st* stream) noexcept {
+  cudaGraph_t recorded = nullptr;
+  cudaStreamEndCapture(stream, &recorded);
+  if (recorded) cudaGraphDestroy(recorded);
+  cudaGetLastError();  // that the recording was spoilt is known
+}
+
+void launch(CUgraphExec_st* graph, CUstream_st* stream) {
+  check(cudaGraphLaunch(graph, stream));
+}
+
+void destroy_graph(CUgraphExec_st* graph) noexcept {
+  cudaGraphExecDestroy(graph);
+}
+
 void* allocate_zeroed(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);

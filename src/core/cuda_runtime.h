@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <string>
 
-struct CUstream_st;  // cudaStream_t is a pointer to it
+struct CUstream_st;     // cudaStream_t is a pointer to it
+struct CUevent_st;      // cudaEvent_t
+struct CUgraphExec_st;  // cudaGraphExec_t
 
 namespace filigree::cuda {
 
@@ -30,6 +32,22 @@ CUstream_st* create_stream();
 void destroy_stream(CUstream_st* stream) noexcept;
 // Throws Error when any work of the stream has failed.
 void synchronize(CUstream_st* stream);
+
+// A point in a stream's work, for another stream or the host to wait for. One that was never recorded is past.
+CUevent_st* create_event();
+void destroy_event(CUevent_st* event) noexcept;
+void record(CUevent_st* event, CUstream_st* stream);
+// What is queued in `stream` from now on begins after the event.
+void wait(CUstream_st* stream, CUevent_st* event);
+void synchronize(CUevent_st* event);
+
+// From begin to end what is queued in the stream is recorded and not done. The calling thread may then neither wait nor
+// allocate: the calls that would throw, and the recording is spoilt.
+void begin_recording(CUstream_st* stream);
+CUgraphExec_st* end_recording(CUstream_st* stream);
+void discard_recording(CUstream_st* stream) noexcept;
+void launch(CUgraphExec_st* graph, CUstream_st* stream);
+void destroy_graph(CUgraphExec_st* graph) noexcept;
 
 // Device memory, zeroed; null when there is not enough.
 void* allocate_zeroed(std::size_t bytes);

@@ -32,6 +32,8 @@ const CpuFeatures& cpu_features() {
 void* Device::scratch(Scratch slot, std::size_t bytes) {
   Buffer& buffer = scratch_[static_cast<std::size_t>(slot)];
   if (buffer.bytes() < bytes) {
+    require(!recording_, "scratch memory grows within recorded work");
+    ++scratch_moves_;
     buffer = Buffer();  // give back before asking: the peak counts one of them
     buffer = memory_.allocate(Purpose::workspace, bytes);
   }
@@ -66,6 +68,7 @@ std::unique_ptr<Device> Device::cuda() {
   std::unique_ptr<Device> device(new Device(Memory::Kind::gpu));
   device->threads_ = omp_get_max_threads();
   device->stream_ = cuda::create_stream();
+  device->copy_stream_ = cuda::create_stream();
   device->gpu_ = cuda::properties();
   const cuda::GpuProperties& gpu = device->gpu_;
   device->description_ = gpu.name + ", " + std::to_string(gpu.bytes >> 20) + " MiB, compute capability " +
@@ -82,10 +85,12 @@ std::unique_ptr<Device> Device::named(std::string_view name, int threads) {
 
 Device::~Device() {
   for (auto& library : libraries_) library.reset();  // before the stream that their handles may know
+  if (copy_stream_) cuda::destroy_stream(copy_stream_);
   if (stream_) cuda::destroy_stream(stream_);
 }
 
 void Device::synchronize() const {
+  require(!recording_, "the host waits for the GPU within recorded work");
   if (is_cuda()) cuda::synchronize(stream_);
 }
 
@@ -95,7 +100,7 @@ void Device::copy_to_host(void* host, const Tensor& from) const {
     return;
   }
   cuda::copy(host, from.data, from.bytes(), cuda::Copy::to_host, stream_);
-  cuda::synchronize(stream_);
+  synchronize();
 }
 
 void Device::copy_from_host(const Tensor& to, const void* host) const {
@@ -104,7 +109,7 @@ void Device::copy_from_host(const Tensor& to, const void* host) const {
     return;
   }
   cuda::copy(to.data, host, to.bytes(), cuda::Copy::to_device, stream_);
-  cuda::synchronize(stream_);
+  synchronize();
 }
 
 void Device::copy(const Tensor& to, const Tensor& from) const {

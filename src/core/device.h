@@ -52,8 +52,10 @@ class Device {
   ~Device();
 
   bool is_cuda() const { return memory_.kind() == Memory::Kind::gpu; }
-  // All work on a GPU happens in this stream, in the order of the calls. Null on the CPU.
+  // All kernels of a GPU run in this stream, in the order of the calls. Null on the CPU.
   CUstream_st* stream() const { return stream_; }
+  // Beside it, for copies that kernels do not wait for by themselves (Upload).
+  CUstream_st* copy_stream() const { return copy_stream_; }
   const cuda::GpuProperties& gpu() const { return gpu_; }
   // run.deterministic: libraries choose their algorithms by a fixed rule, among those that give the same bits each
   // time, and nothing is timed.
@@ -72,11 +74,14 @@ class Device {
   Memory& memory() { return memory_; }
   const Memory& memory() const { return memory_; }
   int threads() const { return threads_; }
-  // The processor's name and the vector instructions that the engine uses on it, e.g. "AMD EPYC ... (avx512, bf16)".
+  // The processor's name and the vector instructions that the engine uses on it, e.g.
+  // "Intel(R) Xeon(R) Processor, 2 threads, AVX-512 BF16"; of a GPU its memory and versions.
   const std::string& description() const { return description_; }
 
   // At least `bytes` bytes, aligned as a Buffer, contents undefined.
   void* scratch(Scratch slot, std::size_t bytes);
+  // How often a slot has grown: while this stays, scratch memory lies where it lay.
+  std::int64_t scratch_moves() const { return scratch_moves_; }
 
   // The library's state, made by `make` on first use.
   template <typename State, typename Make>
@@ -87,6 +92,7 @@ class Device {
   }
 
  private:
+  friend class WorkGraph;
   explicit Device(Memory::Kind kind) : memory_(kind) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -96,7 +102,10 @@ class Device {
   std::array<std::unique_ptr<LibraryState>, kLibraryCount> libraries_;
   int threads_ = 1;
   bool deterministic_ = false;
+  bool recording_ = false;  // by a WorkGraph
+  std::int64_t scratch_moves_ = 0;
   CUstream_st* stream_ = nullptr;
+  CUstream_st* copy_stream_ = nullptr;
   cuda::GpuProperties gpu_;
   std::string description_;
 };

@@ -1,4 +1,4 @@
-// A non-owning view of a contiguous row-major array. Kernels take Tensors; who owns the bytes is in buffer.h.
+// A non-owning view of a contiguous row-major array. Kernels take Tensors; who owns the bytes is in memory.h.
 #pragma once
 
 #include <array>

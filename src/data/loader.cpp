@@ -23,11 +23,11 @@ Loader::Loader(const DatasetView& data, std::int64_t context, SampleOrder order,
   sequences_ = (targets() + context - 1) / context;
 }
 
-std::int64_t Loader::batch(std::int64_t first, std::int64_t count, std::int32_t* tokens, std::int32_t* targets) const {
+template <typename Body>
+void Loader::each_sequence(std::int64_t first, std::int64_t count, const Body& body) const {
   require(first >= 0 && count >= 0, "negative sample");
   std::optional<Permutation> order;
   std::int64_t epoch_of_order = -1;
-  std::int64_t valid = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     std::int64_t sequence = first + i;
     if (order_ == SampleOrder::shuffled) {
@@ -38,9 +38,27 @@ std::int64_t Loader::batch(std::int64_t first, std::int64_t count, std::int32_t*
       epoch_of_order = epoch;
       sequence = (*order)(sequence % sequences_);
     }
-    valid += fill(sequence, tokens + i * context_, targets + i * context_);
+    body(i, sequence);
   }
+}
+
+std::int64_t Loader::valid_targets(std::int64_t first, std::int64_t count) const {
+  std::int64_t valid = 0;
+  each_sequence(first, count, [&](std::int64_t, std::int64_t sequence) { valid += valid_targets_of(sequence); });
   return valid;
+}
+
+std::int64_t Loader::batch(std::int64_t first, std::int64_t count, std::int32_t* tokens, std::int32_t* targets) const {
+  std::int64_t valid = 0;
+  each_sequence(first, count, [&](std::int64_t i, std::int64_t sequence) {
+    valid += fill(sequence, tokens + i * context_, targets + i * context_);
+  });
+  return valid;
+}
+
+// Target t is token t + 1: those of a sequence are the ones from its place on, to the end of the data.
+std::int64_t Loader::valid_targets_of(std::int64_t sequence) const {
+  return std::clamp<std::int64_t>(targets() - sequence * context_, 0, context_);
 }
 
 std::int64_t Loader::fill(std::int64_t sequence, std::int32_t* tokens, std::int32_t* targets) const {

@@ -29,6 +29,8 @@ class Loader {
   // Targets an epoch: tokens - 1.
   std::int64_t targets() const { return data_->tokens() - 1; }
 
+  // How many targets of samples [first, first + count) are not ignored.
+  std::int64_t valid_targets(std::int64_t first, std::int64_t count) const;
   // Fills samples [first, first + count); returns how many targets are not ignored. Shuffled samples go on from epoch
   // to epoch without end. Sequential samples past the last sequence are padding: batches keep their shape to the end.
   std::int64_t batch(std::int64_t first, std::int64_t count,
@@ -36,6 +38,10 @@ class Loader {
                      std::int32_t* targets) const;  // (count, S)
 
  private:
+  // Calls body(i, sequence) for each of these samples.
+  template <typename Body>
+  void each_sequence(std::int64_t first, std::int64_t count, const Body& body) const;
+  std::int64_t valid_targets_of(std::int64_t sequence) const;
   std::int64_t fill(std::int64_t sequence, std::int32_t* tokens, std::int32_t* targets) const;
 
   const DatasetView* data_;

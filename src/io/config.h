@@ -18,7 +18,7 @@ struct RunConfig {
   std::string device = "auto";   // auto | cpu | cuda
   DType precision = DType::f32;  // fp32 | bf16
   bool deterministic = false;    // a fixed rule instead of timing chooses each layer's kernel
-  bool require_sparse = false;   // a sparse layer that would run dense is an error
+  bool require_sparse = false;   // a sparse layer's product that would run dense is an error
   int threads = 0;               // 0: all processors that the process may use
 
   bool operator==(const RunConfig&) const = default;
@@ -78,7 +78,7 @@ struct WeightsConfig {
   std::string mask = "auto";            // auto | random | magnitude | balanced | diagonal-band
   std::string column_mask = "dynamic";  // dynamic: chosen anew each step | fixed: at the start
   double start = 0.0;                   // fraction of the steps; before it dense
-  double dx_rescale = 1.0;              // factor on dX; 1 by default (slope.md 10.3)
+  double dx_rescale = 1.0;              // factor on dX of sparse layers
   std::string init_scale = "energy";    // energy: 1 / sqrt(kept energy) | none
   std::vector<std::string> dense_layers = {"blocks.0.attention.qkv", "head"};  // names with * wildcards
   struct Override {

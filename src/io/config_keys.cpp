@@ -13,7 +13,7 @@ namespace {
 constexpr UnservedKey kUnserved[] = {
     {"gradients.", "sparse gradient exchange"},
     {"distributed.", "training on several ranks"},
-    {"eval.tasks", "evaluation tasks other than perplexity"},
+    {"eval.tasks", "evaluation tasks other than perplexity while training"},
     {"log.tensorboard", "TensorBoard files"},
 };
 

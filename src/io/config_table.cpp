@@ -155,8 +155,10 @@ std::vector<ConfigKey> make_keys() {
              {{"fp32"}, {"bf16"}}));
   add(key<&Config::run, &RunConfig::deterministic>("run.deterministic",
                                                    "a fixed rule instead of timing chooses each layer's kernel"));
-  add(key<&Config::run, &RunConfig::require_sparse>("run.require_sparse",
-                                                    "a sparse layer that would run dense is an error"));
+  add(key<&Config::run, &RunConfig::require_sparse>(
+      "run.require_sparse",
+      "a sparse layer's product that would run dense is an error; SLoPe's dW on a GPU always "
+      "does, and is none"));
   add(resumable(ranged(
       key<&Config::run, &RunConfig::threads>("run.threads", "processor threads; 0: all that the process may use"), 0,
       4096)));

@@ -32,8 +32,8 @@ Activations::Activations(Device& device, const ModelConfig& model, DType dtype, 
   const std::int64_t tokens = batch * sequence;
   const bool backward = recompute != Recompute::inference;
   const bool keep_all = recompute == Recompute::none;
-  const bool keep_hidden = keep_all || recompute == Recompute::norm;
-  const bool keep_most = keep_hidden || recompute == Recompute::activation;
+  const bool keep_most = keep_all || recompute == Recompute::norm || recompute == Recompute::activation;
+  const bool relu = model.arch == "opt";
   planes_.resize(kMembers);
   const auto plane = [&](Member which, std::int64_t width, DType type, bool kept) {
     const std::int64_t copies = kept ? model.layers : 1;
@@ -45,8 +45,8 @@ Activations::Activations(Device& device, const ModelConfig& model, DType dtype, 
   plane(kAttended, model.width, dtype, keep_most);
   plane(kSum2, model.width, dtype, keep_most);
   plane(kNormed2, model.width, dtype, keep_all);
-  plane(kUp, up_width(model), dtype, keep_most);
-  plane(kHidden, model.ffn, dtype, keep_hidden);
+  if (!relu) plane(kUp, up_width(model), dtype, keep_most);
+  plane(kHidden, model.ffn, dtype, keep_most && (relu || recompute != Recompute::activation));
   branch_ = memory.tensor(Purpose::activations, dtype, {tokens, model.width});
   final_sum_ = memory.tensor(Purpose::activations, dtype, {tokens, model.width});
   final_normed_ = memory.tensor(Purpose::activations, dtype, {tokens, model.width});

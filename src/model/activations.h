@@ -12,8 +12,8 @@
 namespace filigree {
 
 // none: everything is kept. norm: the norms' outputs are computed again. activation: these, and the output of the MLP's
-// activation.
-// block: only each block's input is kept, the block's forward pass runs again. inference: nothing is kept.
+// activation, unless it is ReLU. block: only each block's input is kept, the block's forward pass runs again.
+// inference: nothing is kept.
 enum class Recompute : std::uint8_t { none, norm, activation, block, inference };
 Recompute recompute_named(std::string_view name);
 
@@ -27,7 +27,7 @@ struct BlockActivations {
   Tensor sum2;          // (T, C) the residual stream after attention
   Tensor normed2;       // (T, C)
   Tensor mean2, rstd2;  // (T) fp32
-  Tensor up;            // (T, F), or (T, 2F) for swiglu
+  Tensor up;            // (T, F), or (T, 2F) for swiglu; none for relu, which needs its output alone
   Tensor hidden;        // (T, F)
 };
 

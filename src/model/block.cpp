@@ -4,6 +4,14 @@
 #include "kernels/rotary/rotary.h"
 
 namespace filigree {
+namespace {
+
+// What the derivative of gelu or relu is computed from: relu's follows from its output.
+const Tensor& pre_activation(const BlockActivations& kept) {
+  return kept.up.empty() ? kept.hidden : kept.up;
+}
+
+}  // namespace
 
 Norm::Norm(Device& device, const std::string& name, NormKind kind, std::int64_t width, double epsilon, Mode mode)
     : kind_(kind),
@@ -99,11 +107,11 @@ void Block::rotate(Device& device, const Tensor& qkv, std::int64_t batch, std::i
 
 void Block::mlp_forward(Device& device, const BlockActivations& kept, const Tensor& branch) {
   norm2_.forward(device, kept.normed2, kept.sum2, kept.mean2, kept.rstd2, branch, kept.sum1);
-  if (activation_ == Activation::gelu) {
-    up_->forward_gelu(device, kept.hidden, kept.up, kept.normed2);
-  } else {
+  if (activation_ == Activation::swiglu) {
     up_->forward(device, kept.up, kept.normed2);
     activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
+  } else {
+    up_->forward_activated(device, activation_, kept.hidden, pre_activation(kept), kept.normed2);
   }
   down_->forward(device, branch, kept.hidden);
 }
@@ -133,17 +141,17 @@ void Block::backward(Device& device, const Activations& activations, const Block
   }
   const bool renorm = activations.recompute() == Recompute::activation || activations.recompute() == Recompute::norm;
   if (renorm) norm2_.forward(device, kept.normed2, {}, {}, {}, kept.sum2, {});
-  if (activations.recompute() == Recompute::activation)
+  if (activations.recompute() == Recompute::activation && activation_ != Activation::relu)
     activation_forward(device, {.kind = activation_, .y = kept.hidden, .x = kept.up});
 
   Tensor dup = activations.wide_gradient(device, tokens, kept.hidden.shape[-1]);
-  if (activation_ == Activation::gelu) {
-    down_->backward_gelu(device, dup, dsum, kept.hidden, kept.up, accumulate);
-  } else {
+  if (activation_ == Activation::swiglu) {
     const Tensor dhidden = dup;
-    dup = kept.up;  // in place: nothing reads the pre-activation after this, and swiglu's gradient is as wide
+    dup = kept.up;  // in place: nothing reads the pre-activation after this, and its gradient is as wide
     down_->backward(device, dhidden, dsum, kept.hidden, accumulate);
     activation_backward(device, {.kind = activation_, .dx = dup, .dy = dhidden, .x = kept.up});
+  } else {
+    down_->backward_activated(device, activation_, dup, dsum, kept.hidden, pre_activation(kept), accumulate);
   }
   const Tensor dnormed = activations.narrow_gradient(tokens, dsum.shape[-1]);
   up_->backward(device, dnormed, dup, kept.normed2, accumulate);

@@ -24,18 +24,19 @@ void Linear::backward(Device& device, const Tensor& dx, const Tensor& dy, const 
   if (bias_) add_column_sums(device, bias_->gradient(), dy);
 }
 
-// With an adapter, what GELU is taken of, or its gradient, is complete only after another product.
-void Linear::forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x) {
-  if (!adapter_ && weight_->forward_gelu(device, y, z, x, bias_values())) return;
-  forward(device, z, x);
-  activation_forward(device, {.kind = Activation::gelu, .y = y, .x = z});
+// With an adapter, what the activation is taken of, or its gradient, is complete only after another product.
+void Linear::forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z,
+                               const Tensor& x) {
+  if (!adapter_ && weight_->forward_activated(device, activation, y, z, x, bias_values())) return;
+  forward(device, z, x);  // relu's z is y
+  activation_forward(device, {.kind = activation, .y = y, .x = z});
 }
 
-void Linear::backward_gelu(Device& device, const Tensor& dz, const Tensor& dy, const Tensor& x, const Tensor& z,
-                           bool accumulate) {
-  const bool fused = !adapter_ && weight_->input_gradient_gelu(device, dz, dy, z);
+void Linear::backward_activated(Device& device, Activation activation, const Tensor& dz, const Tensor& dy,
+                                const Tensor& x, const Tensor& z, bool accumulate) {
+  const bool fused = !adapter_ && weight_->input_gradient_activated(device, activation, dz, dy, z);
   backward(device, fused ? Tensor{} : dz, dy, x, accumulate);
-  if (!fused) activation_backward(device, {.kind = Activation::gelu, .dx = dz, .dy = dz, .x = z});
+  if (!fused) activation_backward(device, {.kind = activation, .dx = dz, .dy = dz, .x = z});
 }
 
 void Linear::insert_adapter(Device& device, std::int64_t rank, bool scaled_init) {

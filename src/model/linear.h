@@ -24,11 +24,12 @@ class Linear {
   // dx (T, K) is overwritten, or empty when nobody needs it. accumulate: add to the weight's gradient. The bias
   // gradient always accumulates.
   void backward(Device& device, const Tensor& dx, const Tensor& dy, const Tensor& x, bool accumulate);
-  // The same of a layer beside GELU, in one product where the weight can. Before it: z (T, N) is the layer's output and
-  // y (T, N) = gelu(z). Behind it: the layer's input is x (T, K) = gelu(z), and dz (T, K) takes dx's place.
-  void forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x);
-  void backward_gelu(Device& device, const Tensor& dz, const Tensor& dy, const Tensor& x, const Tensor& z,
-                     bool accumulate);
+  // The same of a layer beside an activation a, gelu or relu, in one product where the weight can. Before it: z (T, N)
+  // is the layer's output and y (T, N) = a(z). Behind it: the layer's input is x (T, K) = a(z), and dz (T, K) takes
+  // dx's place. Of relu nothing but y is kept: its z is y, before it as behind it.
+  void forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z, const Tensor& x);
+  void backward_activated(Device& device, Activation activation, const Tensor& dz, const Tensor& dy, const Tensor& x,
+                          const Tensor& z, bool accumulate);
 
   // A phase change: training goes on with another storage of the same weight.
   void replace_weight(std::unique_ptr<LinearWeight> weight) { weight_ = std::move(weight); }

@@ -185,6 +185,12 @@ void Transformer::head_losses(Device& device, Activations& activations, const Te
 
 double Transformer::train_batch(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets,
                                 float scale, bool accumulate) {
+  forward_backward(device, activations, tokens, targets, scale, accumulate);
+  return sum(device, activations.losses(tokens.count()));
+}
+
+void Transformer::forward_backward(Device& device, Activations& activations, const Tensor& tokens,
+                                   const Tensor& targets, float scale, bool accumulate) {
   const std::int64_t batch = tokens.shape[0], sequence = tokens.shape[1], count = batch * sequence;
   forward_blocks(device, activations, tokens, batch, sequence);
   head_losses(device, activations, targets, &scale, accumulate);
@@ -200,8 +206,6 @@ double Transformer::train_batch(Device& device, Activations& activations, const 
                               .dpositions = positions_ ? positions_->gradient() : Tensor{},
                               .dy = dsum.reshaped({batch, sequence, config_.model.width}),
                               .tokens = tokens});
-  // Last: here the host waits for a GPU.
-  return sum(device, activations.losses(count));
 }
 
 double Transformer::loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets) {

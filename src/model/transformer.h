@@ -33,8 +33,11 @@ class Transformer {
   void initialize(Device& device);
 
   // Forward and backward of one micro-batch: gradients of `scale` · sum of token losses are added (linear weights: set,
-  // when `accumulate` is false; everything else always adds, see zero_gradients). tokens, targets (B, S) int32. Returns
-  // the sum of the token losses in nats.
+  // when `accumulate` is false; everything else always adds, see zero_gradients). tokens, targets (B, S) int32. Each
+  // token's loss in nats is left in activations.losses(T). Nothing waits for a GPU.
+  void forward_backward(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets,
+                        float scale, bool accumulate);
+  // The same, and returns the sum of the losses.
   double train_batch(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets, float scale,
                      bool accumulate);
   // Sum of the token losses, forward only; each token's is left in activations.losses(T). Targets below 0 are ignored.

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <iostream>
 
 #include "report/format.h"
@@ -23,22 +22,6 @@ std::string heading(const char* name) {
   return fmt::format("{:<11}", name);
 }
 
-// Rows under one another: the first column and those in `left` to the left, the rest to the right.
-std::string table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& left) {
-  std::vector<std::size_t> widths(left.size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line(2, ' ');
-    for (std::size_t c = 0; c < row.size(); ++c)
-      line += fmt::format(fmt::runtime(left[c] ? "{:<{}}  " : "{:>{}}  "), row[c], widths[c]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
-
 std::string ratio(std::int64_t bytes, std::int64_t dense) {
   return dense > 0 ? fmt::format("{:.2f}x", static_cast<double>(bytes) / static_cast<double>(dense)) : "-";
 }
@@ -52,7 +35,7 @@ std::string memory_table(const ModelSummary& summary) {
   for (const MemorySummary& row : summary.memory)
     if (row.bytes != 0 || row.dense_bytes != 0) add(row.purpose, row.bytes, row.dense_bytes);
   add("total", summary.bytes(), summary.dense_bytes());
-  return table(rows, {true, false, false, false});
+  return format_table(rows, {true, false, false, false});
 }
 
 std::string layer_table(const ModelSummary& summary) {
@@ -64,7 +47,7 @@ std::string layer_table(const ModelSummary& summary) {
                     layer.pattern.empty() ? layer.method : layer.method + " " + layer.pattern,
                     fmt::format("{:.3g}", layer.density), layer.backend});
   }
-  return table(rows, {true, false, false, true, false, true});
+  return format_table(rows, {true, false, false, true, false, true});
 }
 
 }  // namespace

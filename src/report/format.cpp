@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -67,6 +68,21 @@ std::string format_integer(std::int64_t value) {
   for (std::size_t i = 0; i < digits.size(); ++i) {
     if (i > sign && (digits.size() - i) % 3 == 0) text += ',';
     text += digits[i];
+  }
+  return text;
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& left) {
+  std::vector<std::size_t> widths(left.size(), 0);
+  for (const auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line(2, ' ');
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line += fmt::format(fmt::runtime(left[c] ? "{:<{}}  " : "{:>{}}  "), row[c], widths[c]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
   }
   return text;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace filigree {
 
@@ -18,5 +19,9 @@ std::string format_number(double value, int digits = 4);
 std::string format_percent(double share);
 // "1,234,567".
 std::string format_integer(std::int64_t value);
+
+// Rows under one another, each line indented by two: the columns in `left` to the left, the rest to the right. No row
+// has more columns than `left`.
+std::string format_table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& left);
 
 }  // namespace filigree

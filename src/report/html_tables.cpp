@@ -253,9 +253,10 @@ std::string layer_tables(const std::vector<RunData>& runs) {
                       {fmt::format("{:.3g}", layer.density)}});
     }
     body += fmt::format(
-        "<details{}><summary>Layers of {}</summary>\n{}</details>\n", runs.size() == 1 ? " open" : "",
+        "<details{}><summary>Layers of {}</summary>\n{}{}</details>\n", runs.size() == 1 ? " open" : "",
         escape_html(run.name),
-        table_html("Layers of " + run.name, {"Layer", "Method", "Kernel", "Layers", "Shape", "Density"}, rows, 3));
+        table_html("Layers of " + run.name, {"Layer", "Method", "Kernel", "Layers", "Shape", "Density"}, rows, 3),
+        block_pictures(run.block_masks));
   }
   return body;
 }

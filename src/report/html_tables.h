@@ -20,7 +20,7 @@ std::string environment_section(const std::vector<RunData>& runs);
 std::string problems_section(const std::vector<RunData>& runs);  // files that could not be read
 
 // What stands under the charts of the same subject: memory by purpose beside the dense model's; the layers in groups,
-// with the kernels that serve them.
+// with the kernels that serve them and, where they have blocks, pictures of their masks.
 std::string memory_tables(const std::vector<RunData>& runs);
 std::string layer_tables(const std::vector<RunData>& runs);
 

@@ -17,8 +17,8 @@ struct LayerSummary {
   std::string method;        // "dense", "slope", ...
   std::string pattern;       // "2:4"; "" for dense
   double density = 1.0;      // kept / all
-  std::string backend;       // which kernel serves it, e.g. "onednn", "nm-avx512"; with the reason where it is not the
-                             // sparse one
+  std::string backend;  // which kernels serve it, e.g. "forward sparse, dx sparse, dw dense-after-unpack", with the
+                        // reason where a sparse one cannot; "dense" of a dense layer
 };
 
 struct MemorySummary {

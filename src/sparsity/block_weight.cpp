@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "kernels/block/block_mask.h"
 #include "kernels/block/block_pack.h"
+#include "kernels/block/block_plan.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "sparsity/random_operand.h"
@@ -52,11 +53,31 @@ BlockMatrix BlockWeight::matrix_of(const Tensor& values) const {
            .gradient_tile_count = gradient_tiles_.view().shape[0]}};
 }
 
+Backend BlockWeight::forward_backend(const Device& device, const Tensor& x) const {
+  // The choice was made for a batch. A few rows, as in decoding, read the kept blocks and nothing else, whichever these
+  // are.
+  const bool few = x.shape[0] <= kDecodeTokens && (!device.is_cuda() || spec_.dtype == DType::bf16);
+  return few ? Backend::sparse : forward_backend_;
+}
+
 void BlockWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
-  // The choice was made for a batch. A few rows, as in decoding, read the kept blocks and nothing else.
-  constexpr std::int64_t kFewRows = 16;
-  const bool few = !device.is_cuda() && x.count() / spec_.inputs <= kFewRows;
-  forward_product(device, few ? Backend::sparse : forward_backend_, y, x, bias);
+  forward_product(device, forward_backend(device, x), y, x, bias);
+}
+
+bool BlockWeight::forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z,
+                                    const Tensor& x, const Tensor& bias) {
+  if (forward_backend(device, x) != Backend::sparse) return false;
+  const Tensor kept = activation == Activation::relu ? Tensor{} : z;
+  block_product(device,
+                {.y = y, .x = x, .weight = matrix(), .bias = bias, .activation = activation, .pre_activation = kept});
+  return true;
+}
+
+bool BlockWeight::input_gradient_activated(Device& device, Activation activation, const Tensor& dz, const Tensor& dy,
+                                           const Tensor& z) {
+  if (dx_backend_ != Backend::sparse) return false;
+  block_product_dx(device, {.dx = dz, .dy = dy, .weight = matrix(), .activation = activation, .pre_activation = z});
+  return true;
 }
 
 void BlockWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
@@ -102,10 +123,9 @@ void BlockWeight::gradient_product(Device& device, Backend backend, const Tensor
   block_compress(device, gradient, dense, accumulate);
 }
 
-std::string BlockWeight::plan_key(const Device& device, const char* product, std::int64_t tokens) const {
-  return std::string(product) + " " + std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " +
-         std::to_string(blocks()) + " blocks of " + to_string(spec_.block) + " " + std::string(name_of(spec_.dtype)) +
-         " tokens " + std::to_string(tokens) + (device.is_cuda() ? " cuda" : "");
+std::string BlockWeight::plan_subject() const {
+  return std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " + std::to_string(blocks()) +
+         " blocks of " + to_string(spec_.block) + " " + std::string(name_of(spec_.dtype));
 }
 
 void BlockWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
@@ -116,7 +136,8 @@ void BlockWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
     PlanCandidates candidates;
     candidates.dense = [&] { run(Backend::dense); };
     if (refusal_.empty()) candidates.sparse = [&] { run(Backend::sparse); };
-    return table.choose(device, plan_key(device, product, tokens), candidates);
+    candidates.refusal = refusal_;
+    return table.choose(device, plan_key(product, plan_subject(), tokens, device.is_cuda()), candidates);
   };
   forward_backend_ =
       choose("forward", [&](Backend backend) { forward_product(device, backend, y.get(), x.get(), {}); });

@@ -17,8 +17,13 @@ class BlockWeight final : public LinearWeight {
 
   void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) override;
   void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override;
+  bool forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z, const Tensor& x,
+                         const Tensor& bias) override;
+  bool input_gradient_activated(Device& device, Activation activation, const Tensor& dz, const Tensor& dy,
+                                const Tensor& z) override;
   void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device& device, PlanTable& table, std::int64_t tokens) override;
+  std::string plan_subject() const override;
   std::vector<Parameter*> parameters() override { return {&values_}; }
   void refresh(Device&) override {}  // nothing is derived from the values
   void initialize(Device& device, const Tensor& dense, bool trained) override;
@@ -43,11 +48,11 @@ class BlockWeight final : public LinearWeight {
   std::vector<std::uint8_t> stored_mask(const Device& device) const;
   void set_lists(Device& device, const std::vector<std::uint8_t>& mask);
   bool mask_valid(const Device& device) const;
+  Backend forward_backend(const Device& device, const Tensor& x) const;
   void forward_product(Device& device, Backend backend, const Tensor& y, const Tensor& x, const Tensor& bias) const;
   void input_product(Device& device, Backend backend, const Tensor& dx, const Tensor& dy) const;
   void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
   Tensor dense_scratch(Device& device, DType dtype) const;
-  std::string plan_key(const Device& device, const char* product, std::int64_t tokens) const;
 
   BlockGrid grid_;
   std::int64_t kept_;  // blocks of each block row

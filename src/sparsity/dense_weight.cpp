@@ -28,18 +28,22 @@ void DenseWeight::input_gradient(Device& device, const Tensor& dx, const Tensor&
   matmul(device, {.y = dx, .a = dy, .b = weight_->values(dy.shape[1])});
 }
 
-bool DenseWeight::forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x, const Tensor& bias) {
+bool DenseWeight::forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z,
+                                    const Tensor& x, const Tensor& bias) {
+  const bool gelu = activation == Activation::gelu;
   matmul(device, {.y = y,
                   .a = x,
                   .b = weight_->values(),
                   .bias = bias,
                   .transpose_b = true,
-                  .epilogue = Epilogue::gelu_forward,
-                  .pre_activation = z});
+                  .epilogue = gelu ? Epilogue::gelu_forward : Epilogue::relu_forward,
+                  .pre_activation = gelu ? z : Tensor{}});
   return true;
 }
 
-bool DenseWeight::input_gradient_gelu(Device& device, const Tensor& dz, const Tensor& dy, const Tensor& z) {
+bool DenseWeight::input_gradient_activated(Device& device, Activation activation, const Tensor& dz, const Tensor& dy,
+                                           const Tensor& z) {
+  if (activation != Activation::gelu) return false;
   matmul(device, {.y = dz, .a = dy, .b = weight_->values(), .epilogue = Epilogue::gelu_backward, .pre_activation = z});
   return true;
 }

@@ -13,8 +13,10 @@ class DenseWeight final : public LinearWeight {
 
   void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) override;
   void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override;
-  bool forward_gelu(Device& device, const Tensor& y, const Tensor& z, const Tensor& x, const Tensor& bias) override;
-  bool input_gradient_gelu(Device& device, const Tensor& dz, const Tensor& dy, const Tensor& z) override;
+  bool forward_activated(Device& device, Activation activation, const Tensor& y, const Tensor& z, const Tensor& x,
+                         const Tensor& bias) override;
+  bool input_gradient_activated(Device& device, Activation activation, const Tensor& dz, const Tensor& dy,
+                                const Tensor& z) override;
   void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device&, PlanTable&, std::int64_t) override {}
   std::vector<Parameter*> parameters() override;

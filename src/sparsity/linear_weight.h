@@ -17,6 +17,7 @@
 #include "core/block_shape.h"
 #include "core/device.h"
 #include "core/pattern.h"
+#include "kernels/activation/activation.h"
 #include "sparsity/parameter.h"
 #include "sparsity/plan.h"
 
@@ -89,16 +90,17 @@ class LinearWeight {
   // bias (N) fp32 may be empty. y and x have the spec's dtype.
   virtual void forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) = 0;
   virtual void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) = 0;
-  // The same two beside GELU, for weights whose product can take it along (matmul.h's epilogues); the others return
-  // false and have done nothing.
-  //   z (T, N) = x · Wᵀ + bias,  y (T, N) = gelu(z)
-  //   dz (T, K) = (dy · W) · gelu'(z)                  z (T, K): what the layer's input is gelu of
-  virtual bool forward_gelu(Device& /*device*/, const Tensor& /*y*/, const Tensor& /*z*/, const Tensor& /*x*/,
-                            const Tensor& /*bias*/) {
+  // The same two beside an activation a, gelu or relu, for weights whose product can take it along (matmul.h's
+  // epilogues, block_products.h); the others return false and have done nothing.
+  //   z (T, N) = x · Wᵀ + bias,  y (T, N) = a(z)
+  //   dz (T, K) = (dy · W) · a'(z)                  z (T, K): what the layer's input is the activation of
+  // relu's derivative follows from its output: its z is y (the same array), and relu(z) in the second form.
+  virtual bool forward_activated(Device& /*device*/, Activation /*activation*/, const Tensor& /*y*/,
+                                 const Tensor& /*z*/, const Tensor& /*x*/, const Tensor& /*bias*/) {
     return false;
   }
-  virtual bool input_gradient_gelu(Device& /*device*/, const Tensor& /*dz*/, const Tensor& /*dy*/,
-                                   const Tensor& /*z*/) {
+  virtual bool input_gradient_activated(Device& /*device*/, Activation /*activation*/, const Tensor& /*dz*/,
+                                        const Tensor& /*dy*/, const Tensor& /*z*/) {
     return false;
   }
   // accumulate: add to the gradient (later micro-batches and chunks).
@@ -106,6 +108,8 @@ class LinearWeight {
 
   // Times and chooses kernels for products of `tokens` rows; no effect on values. Without it the sparse kernels run.
   virtual void plan(Device& device, PlanTable& table, std::int64_t tokens) = 0;
+  // What plans call this weight (shape, pattern, type); "" of one that has no choice.
+  virtual std::string plan_subject() const { return ""; }
 
   virtual std::vector<Parameter*> parameters() = 0;
   // Rebuilds whatever is derived from the values (packed copies, second masks). Called after each optimizer step.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
 #include <limits>
 
 namespace filigree {
@@ -52,9 +53,11 @@ std::optional<PlanEntry> plan_entry_of(const std::string& text) {
 Backend PlanTable::choose(const Device& device, const std::string& key, const PlanCandidates& candidates) {
   const bool has_sparse = static_cast<bool>(candidates.sparse);
   if (const auto found = entries_.find(key);
-      found != entries_.end() && (has_sparse || found->second.backend == Backend::dense))
+      found != entries_.end() && (has_sparse || found->second.backend == Backend::dense)) {
+    found->second.refusal = candidates.refusal;
     return found->second.backend;
-  PlanEntry entry{.backend = has_sparse ? Backend::sparse : Backend::dense};
+  }
+  PlanEntry entry{.backend = has_sparse ? Backend::sparse : Backend::dense, .refusal = candidates.refusal};
   if (timing_ && has_sparse) {
     entry.sparse_ms = fastest_ms(device, candidates.sparse);
     entry.dense_ms = fastest_ms(device, candidates.dense);
@@ -63,6 +66,44 @@ Backend PlanTable::choose(const Device& device, const std::string& key, const Pl
   if (entry.backend == Backend::sparse) entry.algorithm = candidates.algorithm;
   entries_.insert_or_assign(key, entry);
   return entry.backend;
+}
+
+std::string plan_key(const std::string& product, const std::string& subject, std::int64_t tokens, bool gpu) {
+  return product + " " + subject + " tokens " + std::to_string(tokens) + (gpu ? " cuda" : "");
+}
+
+std::string dense_choices(const std::map<std::string, PlanEntry>& entries) {
+  std::string text;
+  for (const auto& [key, entry] : entries) {
+    if (entry.backend != Backend::dense) continue;
+    std::string why = entry.refusal;
+    if (why.empty() && entry.sparse_ms > 0.0) {
+      char times[96];
+      std::snprintf(times, sizeof times, "the dense product is faster, %.3g ms to %.3g", entry.dense_ms,
+                    entry.sparse_ms);
+      why = times;
+    }
+    text += "\n  " + key + ": " + (why.empty() ? "so its checkpoint says" : why);
+  }
+  return text;
+}
+
+std::string stored_backends(const std::map<std::string, PlanEntry>& entries, const std::string& subject,
+                            std::int64_t tokens, Mode mode) {
+  std::string text;
+  for (const bool gpu : {false, true}) {
+    std::string line;
+    bool any = false;
+    for (const char* product : {"forward", "dx", "dw"}) {
+      if (mode == Mode::inference && std::string(product) != "forward") continue;
+      const auto found = entries.find(plan_key(product, subject, tokens, gpu));
+      any = any || found != entries.end();
+      line += std::string(line.empty() ? "" : ", ") + product + " " +
+              name_of(found == entries.end() ? Backend::dense : found->second.backend);
+    }
+    if (any) text += text.empty() ? line : "; on a GPU " + line;
+  }
+  return text;
 }
 
 }  // namespace filigree

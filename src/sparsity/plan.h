@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "sparsity/parameter.h"
 
 namespace filigree {
 
@@ -24,6 +25,7 @@ struct PlanEntry {
   double sparse_ms = 0.0;  // 0: not timed
   double dense_ms = 0.0;
   int algorithm = -1;  // of the library behind the sparse kernel, where it has several: it decides the order of sums
+  std::string refusal = {};  // why there is no sparse kernel here; "" where there is one, or nobody has asked yet
 };
 // As in checkpoints: "dense-after-unpack", "sparse", "sparse, algorithm 17"; and back, nothing when it is none of them.
 std::string to_text(const PlanEntry& entry);
@@ -33,8 +35,13 @@ std::optional<PlanEntry> plan_entry_of(const std::string& text);
 struct PlanCandidates {
   std::function<void()> sparse;  // null: there is none
   std::function<void()> dense;
-  int algorithm = -1;  // kept with the choice of `sparse`
+  int algorithm = -1;        // kept with the choice of `sparse`
+  std::string refusal = {};  // why there is no `sparse`
 };
+
+// What a product is called in tables and checkpoints: "forward 96x64 2:4 fp32 tokens 64", on a GPU " cuda" behind it.
+// `subject` is the weight's plan_subject.
+std::string plan_key(const std::string& product, const std::string& subject, std::int64_t tokens, bool gpu);
 
 class PlanTable {
  public:
@@ -54,5 +61,13 @@ class PlanTable {
   bool timing_;
   std::map<std::string, PlanEntry> entries_;
 };
+
+// The products that run dense, each a line "\n  KEY: WHY"; "" when there are none.
+std::string dense_choices(const std::map<std::string, PlanEntry>& entries);
+
+// As LayerDescription::backend, from the choices of another process: of the device that has some, or of both; "" where
+// there are none for this weight and number of tokens. A product that had no choice is dense (SLoPe's dW on a GPU).
+std::string stored_backends(const std::map<std::string, PlanEntry>& entries, const std::string& subject,
+                            std::int64_t tokens, Mode mode);
 
 }  // namespace filigree

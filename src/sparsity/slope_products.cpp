@@ -6,32 +6,34 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/nm/nm_cusparselt.h"
 #include "kernels/nm/nm_pack.h"
+#include "sparsity/product_shapes.h"
 #include "sparsity/random_operand.h"
 #include "sparsity/slope_weight.h"
 
 namespace filigree {
 namespace {
 
-// Whether the sparse kernel can compute this very product: always on the CPU; on a GPU when a plan was made for it.
+// Up to this many, as in decoding, a product reads the compressed weights and nothing else, whatever a plan chose.
+constexpr std::int64_t kFewTokens = 16;
+
+// Whether the sparse kernel can compute this very product: always on the CPU; on a GPU when a plan was made for it, or
+// with few tokens.
 bool serves(Device& device, const NmMatmulArgs& args) {
-  if constexpr (kBuiltWithCuda) {
-    if (device.is_cuda()) {
-      const NmMatrix& weight = args.weight;
-      if (weight.metadata.empty()) return false;
-      const cuda::CusparseltShape shape{weight.rows, weight.columns, args.x.shape[0]};
-      return cuda::cusparselt_planned(device, shape).algorithm >= 0;
-    }
-  }
+  if constexpr (kBuiltWithCuda)
+    if (device.is_cuda()) return cuda::nm_matmul_serves(device, args);
   return true;
 }
 
 }  // namespace
 
 void SlopeWeight::forward(Device& device, const Tensor& y, const Tensor& x, const Tensor& bias) {
-  // The choice was made for a batch. A few rows, as in decoding, read the compressed weights and nothing else.
-  constexpr std::int64_t kFewRows = 16;
-  const bool few = !device.is_cuda() && x.count() / spec_.inputs <= kFewRows;
-  multiply(device, few ? Backend::sparse : forward_backend_, {.y = y, .x = x, .weight = row_pruned(), .bias = bias});
+  const NmMatmulArgs args{.y = y, .x = x, .weight = row_pruned(), .bias = bias};
+  if (x.shape[0] <= kFewTokens)
+    multiply(device, Backend::sparse, args);
+  else if (device.is_cuda() && spec_.mode == Mode::inference)
+    infer(device, args);
+  else
+    multiply(device, forward_backend_, args);
 }
 
 void SlopeWeight::input_gradient(Device& device, const Tensor& dx, const Tensor& dy) {
@@ -54,6 +56,45 @@ void SlopeWeight::multiply(Device& device, Backend backend, const NmMatmulArgs& 
   matmul(device, {.y = args.y, .a = args.x, .b = dense, .bias = args.bias, .transpose_b = true, .scale = args.scale});
 }
 
+// The rows behind the tokens are whatever lies in scratch memory: no other row depends on them.
+void SlopeWeight::infer(Device& device, const NmMatmulArgs& args) {
+  const std::int64_t tokens = args.x.shape[0], padded = padded_tokens(tokens);
+  const bool dense = padded == planned_tokens_ && forward_backend_ == Backend::dense;
+  if (dense || !planned_for_inference(device, padded, !args.bias.empty()))
+    return multiply(device, Backend::dense, args);
+  if (padded == tokens) return nm_matmul(device, args);
+  const Shape x_shape{padded, spec_.inputs}, y_shape{padded, spec_.outputs};
+  const std::size_t element = size_of(spec_.dtype), x_bytes = static_cast<std::size_t>(x_shape.count()) * element,
+                    y_bytes = static_cast<std::size_t>(y_shape.count()) * element;  // x's: a multiple of 1024
+  auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::layer, x_bytes + y_bytes));
+  NmMatmulArgs whole = args;
+  whole.x = {scratch, spec_.dtype, x_shape};
+  whole.y = {scratch + x_bytes, spec_.dtype, y_shape};
+  device.copy(whole.x.slice(0, tokens), args.x);
+  nm_matmul(device, whole);
+  device.copy(args.y, whole.y.slice(0, tokens));
+}
+
+bool SlopeWeight::planned_for_inference(Device& device, std::int64_t tokens, bool bias) {
+  if constexpr (kBuiltWithCuda) {
+    const NmMatrix weight = row_pruned();
+    if (weight.metadata.empty()) return false;
+    cuda::CusparseltPlanned planned = cuda::cusparselt_planned(device, {weight.rows, weight.columns, tokens});
+    if (!planned.asked || (bias && !planned.bias_asked)) {
+      const Random random(spec_.seed, RandomPurpose::benchmark, fnv1a32(spec_.name));
+      RandomOperand x(device, random, spec_.dtype, {tokens, spec_.inputs});
+      RandomOperand y(device, random, spec_.dtype, {tokens, spec_.outputs});
+      RandomOperand biases(device, random, DType::f32, {spec_.outputs});
+      planned = cuda::cusparselt_plan(
+          device, {.y = y.get(), .x = x.get(), .weight = weight, .bias = bias ? biases.get() : Tensor{}},
+          cuda::kUsualAlgorithm);
+    }
+    if (planned.algorithm >= 0) return true;
+    refusal_ = planned.refusal;
+  }
+  return false;
+}
+
 void SlopeWeight::gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x,
                                    bool accumulate) const {
   if (backend == Backend::sparse) {
@@ -65,15 +106,9 @@ void SlopeWeight::gradient_product(Device& device, Backend backend, const Tensor
                                 .accumulate = accumulate});
     return;
   }
-  // On a GPU in equal bands of rows of about 64 MiB, whole tiles of the product: a dense fp32 gradient never exists,
-  // and a band is packed from the cache where it fits there.
+  // On a GPU in bands of rows: a dense fp32 gradient never exists.
   const std::int64_t outputs = spec_.outputs, inputs = spec_.inputs, tokens = dy.shape[0];
-  std::int64_t band = outputs;
-  if (device.is_cuda()) {
-    constexpr std::int64_t kBytes = 64 << 20, kTile = 128;
-    const std::int64_t bands = (outputs * inputs * 4 + kBytes - 1) / kBytes;
-    band = std::min(outputs, ((outputs + bands - 1) / bands + kTile - 1) / kTile * kTile);
-  }
+  const std::int64_t band = device.is_cuda() ? gradient_band(outputs, inputs, device.gpu().multiprocessors) : outputs;
   void* scratch = device.scratch(Scratch::layer, static_cast<std::size_t>(band * inputs) * sizeof(float));
   for (std::int64_t row = 0; row < outputs; row += band) {
     const std::int64_t rows = std::min(band, outputs - row);
@@ -89,10 +124,9 @@ void SlopeWeight::gradient_product(Device& device, Backend backend, const Tensor
   }
 }
 
-std::string SlopeWeight::plan_key(const Device& device, const char* product, std::int64_t tokens) const {
-  return std::string(product) + " " + std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " +
-         to_string(spec_.pattern) + " " + std::string(name_of(spec_.dtype)) + " tokens " + std::to_string(tokens) +
-         (device.is_cuda() ? " cuda" : "");
+std::string SlopeWeight::plan_subject() const {
+  return std::to_string(spec_.outputs) + "x" + std::to_string(spec_.inputs) + " " + to_string(spec_.pattern) + " " +
+         std::string(name_of(spec_.dtype));
 }
 
 std::optional<int> SlopeWeight::ready(Device& device, const PlanTable& table, const std::string& key,
@@ -117,6 +151,11 @@ std::optional<int> SlopeWeight::ready(Device& device, const PlanTable& table, co
 }
 
 void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
+  if (device.is_cuda() && spec_.mode == Mode::inference) {
+    if (tokens <= kFewTokens) return;
+    tokens = padded_tokens(tokens);
+    planned_tokens_ = tokens;
+  }
   const Random random(spec_.seed, RandomPurpose::benchmark, fnv1a32(spec_.name));
   RandomOperand x(device, random, spec_.dtype, {tokens, spec_.inputs});
   RandomOperand y(device, random, spec_.dtype, {tokens, spec_.outputs});
@@ -124,7 +163,7 @@ void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
   // Forward products may have a bias: a GPU's plan must know.
   const auto choose = [&](const char* name, const NmMatrix& weight, bool with_bias,
                           const std::function<NmMatmulArgs()>& product) {
-    const std::string key = plan_key(device, name, tokens);
+    const std::string key = plan_key(name, plan_subject(), tokens, device.is_cuda());
     const std::optional<int> algorithm = ready(device, table, key, weight, tokens, with_bias, [&] {
       NmMatmulArgs args = product();
       if (with_bias) args.bias = bias.get();
@@ -134,6 +173,7 @@ void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
     if (algorithm) candidates.sparse = [&] { multiply(device, Backend::sparse, product()); };
     candidates.dense = [&] { multiply(device, Backend::dense, product()); };
     candidates.algorithm = algorithm.value_or(-1);
+    if (!algorithm) candidates.refusal = refusal_;
     return table.choose(device, key, candidates);
   };
   const NmMatrix rows = row_pruned(), columns = column_pruned();
@@ -141,7 +181,7 @@ void SlopeWeight::plan(Device& device, PlanTable& table, std::int64_t tokens) {
       choose("forward", rows, true, [&] { return NmMatmulArgs{.y = y.get(), .x = x.get(), .weight = rows}; });
   if (spec_.mode == Mode::inference) return;
   if (!device.is_cuda())
-    dw_backend_ = table.choose(device, plan_key(device, "dw", tokens),
+    dw_backend_ = table.choose(device, plan_key("dw", plan_subject(), tokens, false),
                                {.sparse = [&] { gradient_product(device, Backend::sparse, y.get(), x.get(), false); },
                                 .dense = [&] { gradient_product(device, Backend::dense, y.get(), x.get(), false); }});
   dx_backend_ = choose("dx", columns, false, [&] {

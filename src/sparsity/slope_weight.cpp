@@ -1,6 +1,7 @@
 #include "sparsity/slope_weight.h"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/hash.h"
@@ -16,11 +17,14 @@ namespace {
 
 // Bytes of metadata behind the values of a matrix that a GPU's sparse kernels serve; 0 for others, with the reason.
 std::int64_t metadata_room(Device& device, const LinearSpec& spec, std::int64_t rows, std::int64_t columns,
-                           std::string& refusal) {
+                           std::string& refusal, std::string& slow_packing) {
   if constexpr (kBuiltWithCuda) {
     if (device.is_cuda()) {
       refusal = cuda::cusparselt_refuses(device, rows, columns, spec.pattern, spec.dtype);
-      if (refusal.empty()) return cuda::cusparselt_metadata_bytes(device, rows, columns);
+      if (!refusal.empty()) return 0;
+      if (std::string reason = cuda::cusparselt_order_unknown(device, rows, columns); !reason.empty())
+        slow_packing = std::move(reason);
+      return cuda::cusparselt_metadata_bytes(device, rows, columns);
     }
   }
   return 0;
@@ -40,9 +44,13 @@ SlopeWeight::SlopeWeight(Device& device, const LinearSpec& spec)
                .shape = {spec.outputs, kept_columns(spec.inputs, spec.pattern)},
                .dtype = spec.dtype,
                .decay = true,
-               .room = metadata_room(device, spec, spec.outputs, spec.inputs, refusal_)},
+               .room = metadata_room(device, spec, spec.outputs, spec.inputs, refusal_, slow_packing_)},
               spec.mode) {
-  if (device.is_cuda()) forward_backend_ = dx_backend_ = dw_backend_ = Backend::dense;
+  if (device.is_cuda()) {
+    const bool unplanned = spec.mode == Mode::inference && values_.options().room > 0;
+    forward_backend_ = unplanned ? Backend::sparse : Backend::dense;
+    dx_backend_ = dw_backend_ = Backend::dense;
+  }
   const Pattern pattern = spec.pattern;
   require(spec.inputs % pattern.of == 0, spec.name + ": inputs are no multiple of the pattern");
   Memory& memory = device.memory();
@@ -50,7 +58,7 @@ SlopeWeight::SlopeWeight(Device& device, const LinearSpec& spec)
   if (spec.mode == Mode::inference) return;
   require(spec.outputs % pattern.of == 0, spec.name + ": outputs are no multiple of the pattern");
   const Shape backward{spec.inputs, kept_columns(spec.outputs, pattern)};
-  backward_room_ = metadata_room(device, spec, spec.inputs, spec.outputs, refusal_);
+  backward_room_ = metadata_room(device, spec, spec.inputs, spec.outputs, refusal_, slow_packing_);
   const std::int64_t bytes = backward.count() * static_cast<std::int64_t>(size_of(spec.dtype)) + backward_room_;
   backward_values_ =
       OwnedTensor(memory.allocate(Purpose::weights, static_cast<std::size_t>(bytes)), spec.dtype, backward);
@@ -157,6 +165,7 @@ LayerDescription SlopeWeight::describe(const Device& device) const {
   if (spec_.mode == Mode::training)
     backend += std::string(", dx ") + name_of(dx_backend_) + ", dw " + name_of(dw_backend_);
   if (!refusal_.empty()) backend += " (" + refusal_ + ")";
+  if (!slow_packing_.empty()) backend += " (metadata slowly, by the library: " + slow_packing_ + ")";
   return {.name = spec_.name,
           .rows = spec_.outputs,
           .columns = spec_.inputs,

@@ -10,8 +10,9 @@
 // bit a function of W^R's values (and of the mask chosen first, when the column mask is fixed).
 //
 // On a GPU the first two products are sparse where cuSPARSELt serves the matrix (2:4 in bf16) and plan() has seen the
-// number of tokens; both matrices then carry the library's metadata behind their values. All other products are dense
-// ones, after unpacking into shared workspace or, for the gradient, before packing, band by band.
+// number of tokens; both matrices then carry the library's metadata behind their values. At inference other numbers of
+// tokens are padded, and planned when they come. Few tokens by 2:4 in bf16 have a kernel of ours. All other products
+// are dense ones, after unpacking into shared workspace or, for the gradient, before packing, band by band.
 #pragma once
 
 #include <functional>
@@ -31,6 +32,7 @@ class SlopeWeight final : public LinearWeight {
   void input_gradient(Device& device, const Tensor& dx, const Tensor& dy) override;
   void weight_gradient(Device& device, const Tensor& dy, const Tensor& x, bool accumulate) override;
   void plan(Device& device, PlanTable& table, std::int64_t tokens) override;
+  std::string plan_subject() const override;
   std::vector<Parameter*> parameters() override { return {&values_}; }
   void refresh(Device& device) override;
   void initialize(Device& device, const Tensor& dense, bool trained) override;
@@ -49,8 +51,11 @@ class SlopeWeight final : public LinearWeight {
  private:
   // y = x Wᵀ for either matrix. The sparse kernel gives way to the dense product where it cannot serve.
   void multiply(Device& device, Backend backend, const NmMatmulArgs& args) const;
+  // The forward product on a GPU at inference, where any number of tokens may come.
+  void infer(Device& device, const NmMatmulArgs& args);
+  // Whether cuSPARSELt serves it; makes its plan when these tokens come first. Then the host waits.
+  bool planned_for_inference(Device& device, std::int64_t tokens, bool bias);
   void gradient_product(Device& device, Backend backend, const Tensor& dy, const Tensor& x, bool accumulate) const;
-  std::string plan_key(const Device& device, const char* product, std::int64_t tokens) const;
   // Readies the sparse kernel of y = x Wᵀ for these tokens, on a GPU by the library's plan, made with product(). Its
   // algorithm; -1 where there is but one; nothing when no sparse kernel serves: then refusal_ says why.
   std::optional<int> ready(Device& device, const PlanTable& table, const std::string& key, const NmMatrix& weight,
@@ -59,13 +64,15 @@ class SlopeWeight final : public LinearWeight {
   void pack(Device& device, const NmMatrix& matrix) const;
   bool mask_valid(const Device& device) const;
 
-  std::string refusal_;             // why a GPU's sparse kernels do not serve this weight
-  Parameter values_;                // (N, K·keep/of)
-  OwnedTensor mask_;                // (N, mask_bytes(K))
-  std::int64_t backward_room_ = 0;  // bytes behind the following, for metadata
-  OwnedTensor backward_values_;     // (K, N·keep/of)
-  OwnedTensor backward_mask_;       // (K, mask_bytes(N))
-  bool columns_chosen_ = false;     // with a fixed column mask: chosen once
+  std::string refusal_;              // why a GPU's sparse kernels do not serve this weight
+  std::string slow_packing_;         // why the library itself must write their metadata after each update
+  Parameter values_;                 // (N, K·keep/of)
+  OwnedTensor mask_;                 // (N, mask_bytes(K))
+  std::int64_t backward_room_ = 0;   // bytes behind the following, for metadata
+  OwnedTensor backward_values_;      // (K, N·keep/of)
+  OwnedTensor backward_mask_;        // (K, mask_bytes(N))
+  bool columns_chosen_ = false;      // with a fixed column mask: chosen once
+  std::int64_t planned_tokens_ = 0;  // at inference on a GPU: what forward_backend_ was chosen for
   Backend forward_backend_ = Backend::sparse;
   Backend dx_backend_ = Backend::sparse;
   Backend dw_backend_ = Backend::sparse;

@@ -80,6 +80,8 @@ std::string state_json(const CheckpointState& state, const fs::path& folder) {
                {"threads", state.threads},
                {"tokenizer", state.tokenizer},
                {"backends", state.backends},
+               {"dense_products",
+                {{"made_by", state.dense_products.made_by}, {"algorithms", Json(state.dense_products.entries)}}},
                {"data", data},
                {"files", files}};
   return json.dump(2) + "\n";
@@ -167,6 +169,11 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
     state_.threads = json.at("threads").get<int>();
     state_.tokenizer = json.at("tokenizer").get<std::string>();
     state_.backends = json.at("backends").get<std::map<std::string, std::string>>();
+    if (json.contains("dense_products")) {  // not in checkpoints of the first versions
+      const Json& products = json.at("dense_products");
+      state_.dense_products = {.made_by = products.at("made_by").get<std::string>(),
+                               .entries = products.at("algorithms").get<std::map<std::string, std::string>>()};
+    }
     if (json.contains("data"))
       for (const auto& [split, print] : json.at("data").items())
         state_.data[split] = {print.at("tokens").get<std::int64_t>(), print.at("crc32c").get<std::uint32_t>()};
@@ -185,6 +192,16 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
   }
   model_ = std::make_unique<SafetensorsFile>(folder / kFiles[0]);
   optimizer_ = std::make_unique<SafetensorsFile>(folder / kFiles[1]);
+}
+
+std::map<std::string, PlanEntry> CheckpointReader::plans() const {
+  std::map<std::string, PlanEntry> entries;
+  for (const auto& [key, backend] : state_.backends) {
+    const std::optional<PlanEntry> entry = plan_entry_of(backend);
+    require_user(entry.has_value(), (folder_ / "state.json").string() + ": there is no back end called " + backend);
+    entries[key] = *entry;
+  }
+  return entries;
 }
 
 bool CheckpointReader::has(File file, const std::string& name) const {

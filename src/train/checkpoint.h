@@ -19,6 +19,7 @@
 
 #include "data/dataset.h"
 #include "io/safetensors.h"
+#include "kernels/matmul/matmul_choices.h"
 #include "model/transformer.h"
 
 namespace filigree {
@@ -32,6 +33,7 @@ struct CheckpointState {
   std::int64_t skipped = 0;        // steps in a row without an update, up to this one
   int threads = 0;                 // sums may depend on the thread count
   std::map<std::string, std::string> backends;  // of each planned product: a PlanEntry's text
+  MatmulChoices dense_products;                 // algorithms on a GPU
   std::string tokenizer;                        // identity, "" when the run has none
   std::map<std::string, DataFingerprint> data;  // of "train" and "val"; empty in checkpoints from before it was written
 };
@@ -56,6 +58,8 @@ class CheckpointReader final : public CheckpointSource {
   explicit CheckpointReader(const std::filesystem::path& folder);
 
   const CheckpointState& state() const { return state_; }
+  // Its choices of kernels. Throws UserError at one that this version does not know.
+  std::map<std::string, PlanEntry> plans() const;
   const std::filesystem::path& folder() const { return folder_; }
 
   bool has(CheckpointSink::File file, const std::string& name) const override;

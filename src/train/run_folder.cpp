@@ -20,30 +20,29 @@ namespace {
 namespace fs = std::filesystem;
 
 // What .lock says. Other programs have files of that name, too: only this text makes a folder one of ours.
-constexpr std::string_view kMarker = "filigree: a run is set up or trains in this folder\n";
+constexpr std::string_view kLockText = "filigree: a run is set up or trains in this folder\n";
 
 // What a process that is killed during set-up may leave beside its lock: prepared text, and unfinished files.
 constexpr const char* kText = "data";
-constexpr const char* kConfig = "config.toml";
 
 enum class Found { nothing, empty, unfinished, run, other };
 
 bool is_marked(const fs::path& lock) {
-  std::string text(kMarker.size(), '\0');
+  std::string text(kLockText.size(), '\0');
   std::ifstream stream(lock, std::ios::binary);
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  return stream.good() && text == kMarker;
+  return stream.good() && text == kLockText;
 }
 
-Found look_at(const fs::path& path) {
+Found look_at(const fs::path& path, const std::string& marker) {
   if (!fs::exists(path)) return Found::nothing;
   if (!fs::is_directory(path)) return Found::other;
-  if (fs::exists(path / kConfig)) return Found::run;
+  if (fs::exists(path / marker)) return Found::run;
   if (fs::is_empty(path)) return Found::empty;
   if (!is_marked(path / ".lock")) return Found::other;
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
-    if (name != ".lock" && name != kText && !is_temporary_name(name, kText) && !is_temporary_name(name, kConfig))
+    if (name != ".lock" && name != kText && !is_temporary_name(name, kText) && !is_temporary_name(name, marker))
       return Found::other;
   }
   return Found::unfinished;
@@ -51,13 +50,11 @@ Found look_at(const fs::path& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path path, bool resume) : path_(std::move(path)) {
+RunFolder::RunFolder(fs::path path, bool resume, const FolderKind& kind) : kind_(kind), path_(std::move(path)) {
   if (!path_.has_filename()) path_ = path_.parent_path();  // a trailing slash
-  const Found found = look_at(path_);
-  require_user(found != Found::other,
-               path_.string() +
-                   ": exists, and is neither a run (it has no config.toml) nor an empty folder; choose "
-                   "another --out");
+  const Found found = look_at(path_, kind_.marker);
+  require_user(found != Found::other, path_.string() + ": exists, and is neither a " + kind_.name + " (it has no " +
+                                          kind_.marker + ") nor an empty folder; choose another --out");
   require_user(found != Found::run || resume,
                path_.string() + ": exists already; continue that run with --resume, or choose another --out");
   new_ = found != Found::run;
@@ -89,15 +86,15 @@ void RunFolder::lock() {
     throw taken();
   if (!new_) return;
   if (locked.st_size == 0 &&
-      ::pwrite(lock_, kMarker.data(), kMarker.size(), 0) != static_cast<ssize_t>(kMarker.size())) {
+      ::pwrite(lock_, kLockText.data(), kLockText.size(), 0) != static_cast<ssize_t>(kLockText.size())) {
     const std::string reason = std::strerror(errno);
     give_back();
     throw Error("cannot write '" + file.string() + "': " + reason);
   }
   // Between the look at this folder and its lock, another process may have done all its work here.
-  if (look_at(path_) != Found::unfinished) throw taken();
+  if (look_at(path_, kind_.marker) != Found::unfinished) throw taken();
   remove_stale(path_ / kText);
-  remove_stale(path_ / kConfig);
+  remove_stale(path_ / kind_.marker);
 }
 
 void RunFolder::give_back() {

@@ -39,14 +39,20 @@ bool has_sparse_layers(const Transformer& model) {
   return false;
 }
 
+struct Phase {
+  bool dense = false;
+  bool adapters = true;  // where the configuration has some
+};
+
 // Lays the model and its activations out on a planning device.
 struct Plan {
   std::unique_ptr<Device> device = Device::plan();
   Transformer model;
   std::unique_ptr<Activations> activations;
 
-  Plan(const Config& config, Mode mode, std::int64_t activation_batch) : model(*device, config, mode, false) {
-    if (config.adapters.rank > 0) model.insert_adapters(*device);
+  Plan(const Config& config, Mode mode, std::int64_t activation_batch, Phase phase = {})
+      : model(*device, config, mode, phase.dense) {
+    if (config.adapters.rank > 0 && phase.adapters) model.insert_adapters(*device);
     if (activation_batch > 0)
       activations = std::make_unique<Activations>(
           *device, config.model, config.run.precision, activation_batch, config.model.context,
@@ -67,6 +73,10 @@ void fill_memory(ModelSummary& summary, const Memory& held, const Plan& dense) {
 }
 
 }  // namespace
+
+std::int64_t sequences_at_once(const Config& config) {
+  return config.train.micro_batch > 0 ? config.train.micro_batch : config.train.batch_tokens / config.model.context;
+}
 
 double sparse_layers_ratio(const Transformer& model) {
   std::int64_t bytes = 0, dense = 0;
@@ -92,7 +102,28 @@ ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std:
 
 ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activation_batch) {
   const Plan plan(config, mode, activation_batch);
-  return summarize(*plan.device, plan.model, mode, activation_batch);
+  ModelSummary summary = summarize(*plan.device, plan.model, mode, activation_batch);
+  for (LayerSummary& layer : summary.layers)
+    if (layer.method != "dense") layer.backend = "chosen when a run starts";
+  return summary;
+}
+
+ModelSummary checkpoint_summary(const Config& config, const CheckpointReader& checkpoint, Mode mode,
+                                std::int64_t activation_batch) {
+  const CheckpointState& state = checkpoint.state();
+  const Plan plan(config, mode, activation_batch, {.dense = state.dense_phase, .adapters = state.adapters});
+  ModelSummary summary = summarize(*plan.device, plan.model, mode, activation_batch);
+  if (summary.dense_steps > 0) summary.dense_steps = state.sparse_start;
+  const std::map<std::string, PlanEntry> plans = checkpoint.plans();
+  const std::int64_t tokens = sequences_at_once(config) * config.model.context;
+  const std::vector<const Linear*> linears = plan.model.linears();
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    const std::string subject = linears[i]->weight().plan_subject();
+    if (subject.empty()) continue;
+    const std::string stored = stored_backends(plans, subject, tokens, mode);
+    summary.layers[i].backend = stored.empty() ? "not chosen for batches of this size" : stored;
+  }
+  return summary;
 }
 
 }  // namespace filigree

@@ -3,6 +3,7 @@
 
 #include "model/transformer.h"
 #include "report/model_summary.h"
+#include "train/checkpoint.h"
 
 namespace filigree {
 
@@ -12,8 +13,16 @@ namespace filigree {
 ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch);
 
 // The same for a configuration, laid out without allocating: the bytes are those that a run would hold from its first
-// step on, or, with weights.start, from its sparse phase on, or, with adapters, from their insertion on.
+// step on, or, with weights.start, from its sparse phase on, or, with adapters, from their insertion on. Kernels are
+// chosen when a run starts.
 ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activation_batch);
+
+// The same of a checkpoint: its phase, its adapters, and the kernels that its run chose.
+ModelSummary checkpoint_summary(const Config& config, const CheckpointReader& checkpoint, Mode mode,
+                                std::int64_t activation_batch);
+
+// Sequences that a training step of this configuration takes at once.
+std::int64_t sequences_at_once(const Config& config);
 
 // Bytes of the sparse layers' weights, masks, gradients and optimizer state, over those of the same layers dense;
 // adapters apart. 1 when no layer is sparse.

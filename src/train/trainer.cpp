@@ -13,6 +13,7 @@
 #include "io/config_toml.h"
 #include "io/model_layers.h"
 #include "io/model_presets.h"
+#include "kernels/elementwise/elementwise.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "report/html_report.h"
@@ -52,7 +53,10 @@ std::string describe_method(const Config& config) {
 }  // namespace
 
 Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
-    : config_(std::move(config)), console_(console), folder_(options.run, options.resume) {
+    : config_(std::move(config)),
+      console_(console),
+      announces_(options.announce),
+      folder_(options.run, options.resume) {
   device_ = Device::named(config_.run.device, config_.run.threads);
   device_->set_deterministic(config_.run.deterministic);
   device_->memory().set_advice("a smaller train.micro_batch, or train.recompute = \"block\", needs less");
@@ -76,6 +80,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     resume(*checkpoint);
   else
     start_model();
+  feed_.emplace(*device_, *loader_, activations_->batch(), first_step_ * sequences_);
   model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
   require_sparse();
   if (interrupt_requested())
@@ -123,23 +128,18 @@ void Trainer::open_data() {
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
   loader_.emplace(*train_view_, config_.model.context, SampleOrder::shuffled, config_.run.seed);
   sequences_ = config_.train.batch_tokens / config_.model.context;
-  const Shape shape{sequences_, config_.model.context};
-  tokens_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
-  targets_ = device_->memory().tensor(Purpose::data, DType::i32, shape);
-  batch_tokens_.resize(static_cast<std::size_t>(shape.count()));
-  batch_targets_.resize(batch_tokens_.size());
 }
 
 void Trainer::build_model(const CheckpointState* state) {
   sparse_start_ = phase_start(config_.train, config_.weights.start);
   adapter_start_ = phase_start(config_.train, config_.adapters.start);
-  const std::int64_t micro = config_.train.micro_batch > 0 ? config_.train.micro_batch : sequences_;
   // In the phase of the checkpoint, whatever another train.steps makes of the phases' beginnings: run() goes on to the
   // next one.
   const bool dense_phase = state ? state->dense_phase : sparse_start_ > 0;
   model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
-  activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision, micro,
-                                               config_.model.context, recompute_named(config_.train.recompute));
+  activations_ =
+      std::make_unique<Activations>(*device_, config_.model, config_.run.precision, sequences_at_once(config_),
+                                    config_.model.context, recompute_named(config_.train.recompute));
   plans_.emplace(!config_.run.deterministic);
 }
 
@@ -204,15 +204,11 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
     adapter_start_ = state.adapter_start;
   }
   model_->load(*device_, checkpoint, true);
-  std::map<std::string, PlanEntry> entries;
-  for (const auto& [key, backend] : state.backends) {
-    const std::optional<PlanEntry> entry = plan_entry_of(backend);
-    require_user(entry.has_value(),
-                 (checkpoint.folder() / "state.json").string() + ": there is no back end called " + backend);
-    entries[key] = *entry;
-  }
+  std::map<std::string, PlanEntry> entries = checkpoint.plans();
   restore_times(entries);
   plans_->restore(std::move(entries));
+  if (const std::string note = restore_matmul_choices(*device_, state.dense_products); !note.empty())
+    console_.note(note);
 }
 
 void Trainer::restore_times(std::map<std::string, PlanEntry>& entries) const {
@@ -235,10 +231,8 @@ void Trainer::restore_times(std::map<std::string, PlanEntry>& entries) const {
 
 void Trainer::require_sparse() const {
   if (!config_.run.require_sparse) return;
-  std::string dense;
-  for (const auto& [product, entry] : plans_->entries())
-    if (entry.backend == Backend::dense) dense += "\n  " + product;
-  require_user(dense.empty(), "run.require_sparse: on this machine the dense product is faster for" + dense);
+  const std::string dense = dense_choices(plans_->entries());
+  require_user(dense.empty(), "run.require_sparse: these products would run dense:" + dense);
 }
 
 void Trainer::change_phase(std::int64_t step) {
@@ -258,7 +252,9 @@ void Trainer::change_phase(std::int64_t step) {
                   " inserted");
     changed = true;
   }
-  if (changed) write_summary();
+  if (!changed) return;
+  runner_.forget();
+  write_summary();
 }
 
 TrainOutcome Trainer::run() {
@@ -272,7 +268,7 @@ TrainOutcome Trainer::run() {
   metrics_ = std::make_unique<MetricsWriter>(folder_.path() / "metrics.jsonl");
   evaluations_ = std::make_unique<MetricsWriter>(folder_.path() / "eval.jsonl");
   write_summary();
-  announce();
+  if (announces_) announce();
   const std::int64_t checkpoint_every = checkpoint_interval(config_, val_view_.has_value());
   for (std::int64_t step = first_step_; step < steps; ++step) {
     change_phase(step);
@@ -288,7 +284,7 @@ TrainOutcome Trainer::run() {
     const bool stop = interrupt_requested();
     if (last || stop || done % checkpoint_every == 0) save_checkpoint(done);
     if (stop && !last) {
-      console_.note("interrupted after step " + std::to_string(done) + "; go on with --resume");
+      console_.note("interrupted after step " + std::to_string(done));
       return TrainOutcome::interrupted;
     }
   }
@@ -298,17 +294,19 @@ TrainOutcome Trainer::run() {
 
 void Trainer::train_step(std::int64_t step) {
   const auto start = std::chrono::steady_clock::now();
-  const std::int64_t targets =
-      loader_->batch(step * sequences_, sequences_, batch_tokens_.data(), batch_targets_.data());
-  device_->copy_from_host(tokens_, batch_tokens_.data());
-  device_->copy_from_host(targets_, batch_targets_.data());
-  const std::int64_t micro = activations_->batch();
-  model_->zero_gradients(*device_);
+  const std::int64_t targets = loader_->valid_targets(step * sequences_, sequences_);
+  const bool refused = !runner_.refusal().empty();
   double loss = 0.0;
-  for (std::int64_t first = 0; first < sequences_; first += micro)
-    loss += model_->train_batch(*device_, *activations_, tokens_.view().slice(first, micro),
-                                targets_.view().slice(first, micro), 1.0f / static_cast<float>(targets), first > 0);
+  for (std::int64_t first = 0; first < sequences_; first += activations_->batch()) {
+    const BatchFeed::Batch batch = feed_->next();
+    runner_.run(*device_, *model_, *activations_, batch.tokens, batch.targets, 1.0f / static_cast<float>(targets),
+                first > 0);
+    feed_->advance();
+    loss += sum(*device_, activations_->losses(batch.tokens.count()));  // here the host waits for a GPU
+  }
   loss /= static_cast<double>(targets);
+  if (!refused && !runner_.refusal().empty())
+    console_.note("micro-batches are not launched as CUDA graphs: " + runner_.refusal());
 
   const std::vector<Parameter*> parameters = model_->parameters();
   const double norm = gradient_norm(*device_, parameters);
@@ -327,10 +325,10 @@ void Trainer::train_step(std::int64_t step) {
         "step " + std::to_string(step + 1) + ": the " + (std::isfinite(loss) ? "gradient" : "loss") + " is not finite";
     const std::string advice = "; a lower train.lr, more train.warmup or a smaller train.clip may help";
     if (config_.train.on_nonfinite == "stop")
-      throw Error(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
+      throw Diverged(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
     if (++skipped_ >= kSkippedLimit)
-      throw Error(what + ", as in the " + std::to_string(kSkippedLimit - 1) + " steps before it: the run has diverged" +
-                  advice);
+      throw Diverged(what + ", as in the " + std::to_string(kSkippedLimit - 1) +
+                     " steps before it: the run has diverged" + advice);
     console_.warn(what + "; the step is skipped");
   }
 
@@ -401,6 +399,7 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .skipped = skipped_,
                         .threads = device_->threads(),
                         .backends = {},
+                        .dense_products = matmul_choices(*device_),
                         .tokenizer = tokenizer_identity(),
                         .data = fingerprints()};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);

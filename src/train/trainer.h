@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
+#include "core/error.h"
+#include "data/batch_feed.h"
 #include "data/training_data.h"
+#include "model/batch_runner.h"
 #include "model/transformer.h"
 #include "report/console.h"
 #include "report/metrics.h"
@@ -21,6 +23,13 @@ namespace filigree {
 struct TrainOptions {
   std::filesystem::path run;  // the run's folder
   bool resume = false;        // without it, an existing folder is refused
+  bool announce = true;       // print the start-up block
+};
+
+// Loss or gradient are not finite and stay so: the run is lost, but nothing else is wrong.
+class Diverged : public Error {
+ public:
+  using Error::Error;
 };
 
 enum class TrainOutcome { finished, already_finished, interrupted };
@@ -32,7 +41,8 @@ class Trainer {
   Trainer(Config config, const TrainOptions& options, Console& console);
 
   // Runs to train.steps, or until a signal asks to stop: then the step is finished and a checkpoint written. Throws
-  // Error when the loss or a gradient is not finite (train.on_nonfinite = "stop"); the last checkpoint stays as it was.
+  // Diverged when the loss or a gradient is not finite (train.on_nonfinite = "stop"); the last checkpoint stays as it
+  // was.
   TrainOutcome run();
 
   const Device& device() const { return *device_; }
@@ -63,6 +73,7 @@ class Trainer {
 
   Config config_;
   Console& console_;
+  bool announces_;
   RunFolder folder_;
   std::int64_t first_step_ = 0;
   std::int64_t sparse_start_ = 0, adapter_start_ = 0;  // steps at which the phases begin, or began
@@ -77,8 +88,8 @@ class Trainer {
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Activations> activations_;
   std::optional<PlanTable> plans_;
-  OwnedTensor tokens_, targets_;                            // (sequences of a batch, context) int32
-  std::vector<std::int32_t> batch_tokens_, batch_targets_;  // the same on the host
+  std::optional<BatchFeed> feed_;
+  BatchRunner runner_;
   std::unique_ptr<MetricsWriter> metrics_, evaluations_;
 
   // Of the console line's window, the steps since the last multiple of log.every: a resumed run takes those before its

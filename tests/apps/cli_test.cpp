@@ -31,7 +31,7 @@ TEST_F(Program, SaysItsVersionAndExplainsEveryCommand) {
   EXPECT_EQ(version.code, 0);
   EXPECT_NE(version.out.find("filigree 0."), std::string::npos);
   EXPECT_NE(version.out.find("back ends: CPU"), std::string::npos);
-  for (const char* command : {"prepare", "train", "eval", "generate", "inspect", "bench", "report"}) {
+  for (const char* command : {"prepare", "train", "tune", "eval", "generate", "inspect", "bench", "report"}) {
     const auto help = program({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:"), std::string::npos) << command;
@@ -107,6 +107,8 @@ TEST_P(ProgramByMethod, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto summary = nlohmann::json::parse(inspected.out);
   EXPECT_LT(summary.at("memory").at("sparse_layers_ratio").get<double>(), 0.7);
   EXPECT_LT(summary.at("parameters").at("kept"), summary.at("parameters").at("dense"));
+  EXPECT_EQ(summary.at("layers"),
+            nlohmann::json::parse(read_all(folder_.path() / "run" / "inspect.json")).at("layers"));
   const std::string shown = program({"inspect", "run"}).out;
   EXPECT_NE(shown.find("all as their pattern says"), std::string::npos);
   EXPECT_NE(shown.find("On top comes the workspace"), std::string::npos) << shown;
@@ -114,6 +116,48 @@ TEST_P(ProgramByMethod, TrainsEvaluatesGeneratesInspectsAndReports) {
   const auto reported = program({"report", "run", "--out", "report.html"});
   ASSERT_EQ(reported.code, 0) << reported.err;
   EXPECT_TRUE(fs::exists(folder_.path() / "report.html"));
+}
+
+TEST_F(Program, InspectShowsACheckpointAsItIs) {
+  const auto trained = program({"train", config_, "--out", "run", "--set", "train.steps=8", "--set",
+                                "weights.start=0.5", "--set", "adapters.start=0.75", "--set", "checkpoint.every=2",
+                                "--set", "checkpoint.keep=0", "--set", "run.deterministic=true"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto inspect = [&](int step, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"inspect", checkpoint_path("run", step).string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto ended = program(arguments);
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    return ended.out;
+  };
+  const auto json = [&](int step) { return nlohmann::json::parse(inspect(step, {"--json"})); };
+  const auto layer = [&](const nlohmann::json& summary) { return summary.at("layers").at(1); };  // the first sparse one
+  const auto weights = [](const nlohmann::json& summary) {
+    return summary.at("memory").at("weights").at("bytes").get<double>();
+  };
+
+  const auto dense = json(2), sparse = json(6), adapted = json(8);
+  EXPECT_EQ(layer(dense).at("method"), "dense");
+  EXPECT_EQ(layer(dense).at("backend"), "dense");
+  EXPECT_NE(inspect(2, {}).find("step 2 of 8, in its dense phase, which ends at step 4, without adapters"),
+            std::string::npos)
+      << inspect(2, {});
+  EXPECT_EQ(layer(sparse).at("method"), "slope");
+  EXPECT_EQ(layer(sparse).at("backend"), "forward sparse, dx sparse, dw sparse");
+  EXPECT_NE(inspect(8, {}).find("with adapters since step 6"), std::string::npos) << inspect(8, {});
+  EXPECT_GT(weights(adapted), weights(sparse));
+
+  const fs::path state = folder_.path() / checkpoint_path("run", 6) / "state.json";
+  std::string text = read_all(state);
+  const std::string chosen = "\"sparse\"";
+  for (std::size_t at = text.find("\"dx "); at != std::string::npos; at = text.find("\"dx ", at + 1))
+    text.replace(text.find(chosen, at), chosen.size(), "\"dense-after-unpack\"");
+  std::ofstream(state) << text;
+  EXPECT_EQ(layer(json(6)).at("backend"), "forward sparse, dx dense-after-unpack, dw sparse");
+  EXPECT_NE(inspect(6, {}).find("forward sparse, dx unpacked, dw sparse"), std::string::npos) << inspect(6, {});
+  EXPECT_NE(inspect(6, {"--inference"}).find("  sparse\n"), std::string::npos) << inspect(6, {"--inference"});
+  const auto planned = program({"inspect", config_});
+  EXPECT_NE(planned.out.find("chosen when a run starts"), std::string::npos) << planned.out;
 }
 
 TEST_F(Program, PreparesAFolderAndTrainsOnIt) {
@@ -151,8 +195,8 @@ TEST_F(Program, WorksInFoldersWithGlobCharacters) {
 }
 
 TEST_F(Program, InspectsConfigurationsOfEverySize) {
-  for (const char* name :
-       {"quickstart-dense", "quickstart-slope", "gpt2-124m-dense", "gpt2-124m-slope", "tiny-slope", "tiny-block"}) {
+  for (const char* name : {"quickstart-dense", "quickstart-slope", "quickstart-block", "gpt2-124m-dense",
+                           "gpt2-124m-slope", "tiny-slope", "tiny-block"}) {
     const auto ended = program({"inspect", "configs/" + std::string(name) + ".toml", "--set", "model.vocab=50257"});
     EXPECT_EQ(ended.code, 0) << name << ended.err;
   }
@@ -303,6 +347,69 @@ TEST_F(Program, TooLittleMemoryIsSaidInTheCommandsOwnWords) {
   EXPECT_EQ(trained.code, 1);
   EXPECT_NE(trained.err.find("out of memory"), std::string::npos) << trained.err;
   EXPECT_NE(trained.err.find("train.micro_batch"), std::string::npos) << trained.err;
+}
+
+TEST_F(Program, TunesOverAGridThatLaterGrows) {
+  const auto tuned = program({"tune", config_, "--lr", "1e-3,4e-3,1e30", "--steps", "10", "--out", "rates", "--set",
+                              "train.clip=0", "--set", "train.warmup=0"});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_NE(tuned.out.find("pick: --set train.lr=0.004"), std::string::npos) << tuned.out;
+  EXPECT_NE(tuned.out.find("diverged after"), std::string::npos) << tuned.out;
+  const auto more = program({"tune", config_, "--lr", "2e-3", "--steps", "10", "--out", "rates", "--set",
+                             "train.clip=0", "--set", "train.warmup=0", "--json"});
+  ASSERT_EQ(more.code, 0) << more.err;
+  EXPECT_EQ(nlohmann::json::parse(more.out).at("rows").size(), 4u);
+  EXPECT_EQ(more.out, read_all(folder_.path() / "rates" / "tune.json"));
+  const auto reported = program({"report", "rates/lr-0.001", "rates/lr-1e+30", "--out", "report.html"});
+  EXPECT_EQ(reported.code, 0) << reported.err;
+  EXPECT_EQ(program({"eval", "rates/lr-0.004"}).code, 0);
+}
+
+TEST_F(Program, ASignalEndsTuningAndTheSameCommandGoesOn) {
+  const std::vector<std::string> arguments = {"tune", config_, "--lr",  "1e-3,2e-3", "--steps",
+                                              "400",  "--out", "rates", "--set",     "run.deterministic=true"};
+  Started started(arguments, folder_.path());
+  wait_for(folder_.path() / "rates" / "lr-0.002" / "metrics.jsonl");
+  kill(started.pid(), SIGINT);
+  const auto ended = started.wait();
+  ASSERT_EQ(ended.code, 3) << ended.err;
+  EXPECT_NE(ended.out.find("the same command goes on from here"), std::string::npos) << ended.out;
+  EXPECT_EQ(nlohmann::json::parse(read_all(folder_.path() / "rates" / "tune.json")).at("rows").size(), 1u);
+  const auto before = read_step_metrics(folder_.path() / "rates" / "lr-0.002" / "metrics.jsonl");
+  const auto again = program(arguments);
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("lr 0.001: done before"), std::string::npos) << again.out;
+  const auto after = read_step_metrics(folder_.path() / "rates" / "lr-0.002" / "metrics.jsonl");
+  ASSERT_EQ(after.size(), 400u);
+  EXPECT_EQ(after.front().step_ms, before.front().step_ms) << "it went on from its checkpoint";
+}
+
+TEST_F(Program, ScoresMinimalPairs) {
+  ASSERT_EQ(program({"train", config_, "--out", "run", "--set", "train.steps=3"}).code, 0);
+  fs::create_directories(folder_.path() / "pairs");
+  for (const char* set : {"first", "second"})
+    std::ofstream(folder_.path() / "pairs" / (std::string(set) + ".jsonl"))
+        << R"({"sentence_good": "The lace is white.", "sentence_bad": "The lace are white.", "linguistics_term": "x"})"
+        << "\n";
+  const auto scored = program({"eval", "run", "--task", "blimp", "--data", "pairs", "--json"});
+  ASSERT_EQ(scored.code, 0) << scored.err;
+  const auto json = nlohmann::json::parse(scored.out);
+  EXPECT_EQ(json.at("sets").size(), 2u);
+  EXPECT_EQ(json.at("accuracy"), json.at("sets").at(0).at("accuracy"));
+  const auto printed = program({"eval", "run", "--task", "blimp", "--data", "pairs"});
+  EXPECT_NE(printed.out.find("mean of all sets"), std::string::npos) << printed.out;
+  for (const auto& [data, part] :
+       {std::pair{"nowhere", "nowhere: there is no such file or folder"}, std::pair{"configs", "holds no .jsonl file"},
+        std::pair{"run", "eval.jsonl line 1: it has no text under \"sentence_good\""}}) {
+    const auto refused = program({"eval", "run", "--task", "blimp", "--data", data});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find(part), std::string::npos) << refused.err;
+  }
+  for (const auto& arguments : std::vector<std::vector<std::string>>{{}, {"--data", "pairs", "--tokens", "5"}}) {
+    std::vector<std::string> all = {"eval", "run", "--task", "blimp"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    EXPECT_EQ(program(all).code, 2);
+  }
 }
 
 TEST_F(Program, BenchmarksWriteTheirRows) {

@@ -29,6 +29,7 @@ TEST_P(Mistakes, GetOneClearMessage) {
   std::ofstream(folder.path() / "broken.toml") << "[train\nsteps = 5\n";
   std::ofstream(folder.path() / "type.toml") << "[train]\nsteps = \"many\"\n";
   std::ofstream(folder.path() / "bad.bin") << "not a shard";
+  std::ofstream(folder.path() / "odd.json") << R"({"rows": [{"method": "dense"}]})";
   for (const char* file : {"existing/notes.txt", "run/config.toml", "project/.lock", "project/data/file.txt"}) {
     fs::create_directories((folder.path() / file).parent_path());
     std::ofstream(folder.path() / file) << "";
@@ -87,6 +88,17 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"no_such_gpu", tiny({"run.device=cuda"}), {"run.device", "cuda"}},
         Mistake{"eval_nothing", {"eval", "nowhere"}, {"nowhere"}},
         Mistake{"eval_no_run", {"eval", "existing"}, {"existing", "neither a run"}},
+        Mistake{"eval_task", {"eval", "existing", "--task", "blip"}, {"--task: blip", "perplexity, blimp"}},
+        Mistake{
+            "tune_rate", {"tune", "configs/tiny-slope.toml", "--lr", "1e-3,0", "--out", "out"}, {"--lr: 0", "above 0"}},
+        Mistake{"tune_no_rates", {"tune", "configs/tiny-slope.toml", "--out", "out"}, {"--lr"}},
+        Mistake{"tune_not_its_folder",
+                {"tune", "configs/tiny-slope.toml", "--lr", "1e-3", "--out", "existing"},
+                {"existing", "neither a folder of filigree tune", "another --out"}},
+        Mistake{"tune_missing_text",
+                {"tune", "configs/tiny-slope.toml", "--lr", "1e-3", "--out", "out", "--set", "data.train=nowhere.txt"},
+                {"--set: data.train", "nowhere.txt"}},
+        Mistake{"tune_missing_config", {"tune", "nowhere.toml", "--lr", "1e-3", "--out", "out"}, {"nowhere.toml"}},
         Mistake{"generate_nothing", {"generate", "nowhere", "--prompt", "x"}, {"nowhere"}},
         Mistake{
             "prepare_missing", {"prepare", "--text", "nowhere", "--tokenizer", "bytes", "--out", "out"}, {"nowhere"}},
@@ -103,6 +115,14 @@ INSTANTIATE_TEST_SUITE_P(
                 tiny({"data.tokenizer=spm:200", "data.train=nowhere.txt"}),
                 {"data.tokenizer", "spm:200", "259"}},
         Mistake{"report_no_run", {"report", "existing", "--out", "out"}, {"existing"}},
+        Mistake{"bench_json_text",
+                {"bench", "step", "--model", "gpt2-1.5b", "--json", "short.txt"},
+                {"short.txt", "no file of benchmark results"}},
+        Mistake{
+            "bench_json_row", {"bench", "matmul", "--shape", "16384x16384", "--json", "odd.json"}, {"odd.json: row 1"}},
+        Mistake{"bench_json_folder",
+                {"bench", "infer", "--model", "gpt2-1.5b", "--json", "nowhere/results.json"},
+                {"nowhere/results.json", "no folder nowhere"}},
         Mistake{"bench_shape", {"bench", "matmul", "--shape", "64"}, {"--shape", "64"}},
         Mistake{"bench_methods", {"bench", "step", "--model", "tiny", "--methods", "dense,slop"}, {"slop", "slope"}},
         Mistake{

@@ -48,7 +48,7 @@ TEST(Results, AFileGrowsAndReplacesItsOwnRows) {
   EXPECT_EQ(json.at("rows").at(1).at("device"), "second");
   for (const char* key : {"device", "driver", "libraries", "commit", "command"}) EXPECT_TRUE(json.contains(key)) << key;
   for (const char* key : {"case", "method", "config", "metric", "median", "min", "max", "baseline", "ratio", "device",
-                          "commit", "command"})
+                          "libraries", "commit", "command"})
     EXPECT_TRUE(json.at("rows").at(2).contains(key)) << key;
 }
 
@@ -63,12 +63,59 @@ TEST(Results, DenseRowsStandBesideAPeers) {
   EXPECT_EQ(json.at("rows").at(2).at("baseline"), "");
 }
 
+TEST(Results, SettingsThatDifferAreRowsOfTheirOwn) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "results.json";
+  ResultRow peer = row("pytorch", "step_ms", 12), same = row("dense", "step_ms", 10), other = same, threads = same;
+  peer.config.vocab = same.config.vocab = 50257;
+  other.config.vocab = 50304;
+  threads.config.vocab = 50257;
+  threads.config.threads = 1;
+  write_results(file, {.device = "d", .command = "peer"}, {peer});
+  write_results(file, {.device = "d", .command = "ours"}, {same, other, threads});
+  // As another program may write it: the same config in another order.
+  auto json = nlohmann::ordered_json::parse(std::ifstream(file));
+  ASSERT_EQ(json.at("rows").size(), 4u);
+  auto& config = json.at("rows").at(0).at("config");
+  nlohmann::ordered_json turned = {{"vocab", 50257}};
+  turned.update(config);
+  config = turned;
+  std::ofstream(file) << json;
+  write_results(file, {.device = "d", .command = "again"}, {same});
+  json = nlohmann::ordered_json::parse(std::ifstream(file));
+  ASSERT_EQ(json.at("rows").size(), 4u);
+  EXPECT_EQ(json.at("rows").at(1).at("baseline"), "pytorch");
+  EXPECT_EQ(json.at("rows").at(2).at("baseline"), "") << "another vocabulary";
+  EXPECT_EQ(json.at("rows").at(3).at("baseline"), "") << "another number of threads";
+}
+
 TEST(Results, OtherFilesAreRefused) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "precious.json";
   std::ofstream(file) << "{\"my\": 1}";
   EXPECT_THROW(write_results(file, {.device = "", .command = ""}, {row("dense", "step_ms", 1)}), UserError);
   EXPECT_EQ(nlohmann::json::parse(std::ifstream(file)).at("my"), 1);
+}
+
+TEST(Results, AFileIsCheckedBeforeAnythingIsMeasured) {
+  const testing::TemporaryFolder folder;
+  const auto refusal = [](const std::filesystem::path& file) {
+    try {
+      check_results_file(file);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(""), "");
+  EXPECT_EQ(refusal(folder.path() / "new.json"), "");
+  EXPECT_NE(refusal(folder.path() / "nowhere" / "new.json").find("there is no folder"), std::string::npos);
+  EXPECT_NE(refusal(folder.path()), "");
+  std::ofstream(folder.path() / "text.json") << "notes";
+  EXPECT_NE(refusal(folder.path() / "text.json").find("no file of benchmark results"), std::string::npos);
+  std::ofstream(folder.path() / "odd.json") << R"({"rows": [{"method": "dense"}]})";
+  const std::string odd = refusal(folder.path() / "odd.json");
+  EXPECT_NE(odd.find("odd.json: row 1"), std::string::npos) << odd;
 }
 
 TEST(Timing, MedianOfOddAndEvenCounts) {

@@ -78,6 +78,19 @@ TEST_F(LoaderTest, EveryTokenIsATargetOnceAnEpoch) {
   }
 }
 
+TEST_F(LoaderTest, CountsTargetsWithoutReadingThem) {
+  for (const std::int64_t tokens : {9, 10, 16, 17, 18, 100}) {
+    const DatasetView view = data(tokens);
+    for (const SampleOrder order : {SampleOrder::shuffled, SampleOrder::sequential}) {
+      const Loader loader(view, 8, order, 3);
+      for (const std::int64_t first : {0, 1, 5})
+        for (const std::int64_t count : {0, 1, 4, 30})
+          EXPECT_EQ(loader.valid_targets(first, count), batch_of(loader, first, count).valid)
+              << tokens << " " << first << " " << count;
+    }
+  }
+}
+
 TEST_F(LoaderTest, SequencesAreConnectedText) {
   const DatasetView view = data(100);
   const Loader loader(view, 8, SampleOrder::shuffled, 3);

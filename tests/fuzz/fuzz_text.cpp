@@ -1,41 +1,20 @@
 // Documents from text, JSON lines and archives, and tokenizers from files: any bytes give text, a tokenizer, or a
 // UserError. The first byte of an input says what the others are.
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "input_file.h"
 #include "text/documents.h"
 #include "text/tokenizer.h"
 
 namespace {
 
-class InputFile {
- public:
-  InputFile(const std::string& bytes, const std::string& extension)
-      : path_(std::filesystem::temp_directory_path() / ("filigree-fuzz-" + std::to_string(getpid()) + extension)) {
-    std::ofstream(path_, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
-  ~InputFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 void read_documents(const std::string& bytes, const std::string& extension) {
-  const InputFile file(bytes, extension);
+  const filigree::fuzzing::InputFile file(bytes, extension);
   const auto tokenizer = filigree::bytes_tokenizer();
   bool ended = true;
   std::size_t text_bytes = 0;

@@ -34,6 +34,8 @@ TEST(ShippedConfigs, AllAreValid) {
 TEST(ShippedConfigs, SparseRunsDifferFromTheirBaselineInTheMethodOnly) {
   EXPECT_EQ(changed_keys(shipped("quickstart-dense.toml"), shipped("quickstart-slope.toml")),
             (std::vector<std::string>{"train.lr", "weights.method"}));
+  EXPECT_EQ(changed_keys(shipped("quickstart-slope.toml"), shipped("quickstart-block.toml")),
+            (std::vector<std::string>{"weights.method", "weights.block"}));
   EXPECT_EQ(changed_keys(shipped("gpt2-124m-dense.toml"), shipped("gpt2-124m-slope.toml")),
             (std::vector<std::string>{"weights.method", "adapters.rank"}));
 }

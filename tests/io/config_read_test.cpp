@@ -289,7 +289,7 @@ TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {
   EXPECT_EQ(set_refusal("distributed.zero=1"),
             "--set: distributed.zero: " + none + "training on several ranks; remove the key");
   EXPECT_EQ(set_refusal("eval.tasks=['piqa']"),
-            "--set: eval.tasks: " + none + "evaluation tasks other than perplexity; remove the key");
+            "--set: eval.tasks: " + none + "evaluation tasks other than perplexity while training; remove the key");
   EXPECT_EQ(set_refusal("log.tensorboard=true"),
             "--set: log.tensorboard: " + none + "TensorBoard files; remove the key");
   for (const char* method : {"srste", "fst", "sste", "step"})

@@ -105,6 +105,22 @@ TEST(Activation, IsAccurateOverTheWholeRange) {
   }
 }
 
+// As the model calls it: both ways in place, the derivative from what was written.
+TEST(Activation, ReluNeedsItsOutputAlone) {
+  const auto device = Device::cpu();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const OwnedTensor x = random_tensor(*device, dtype, {3, 71}, 1), y = random_tensor(*device, dtype, {3, 71}, 1);
+    const OwnedTensor dx = random_tensor(*device, dtype, {3, 71}, 2), dy = random_tensor(*device, dtype, {3, 71}, 2);
+    store(x, 5, 0.0);
+    store(y, 5, 0.0);
+    activation_forward(*device, {.kind = Activation::relu, .y = y, .x = y});
+    activation_backward(*device, {.kind = Activation::relu, .dx = dy, .dy = dy, .x = y});
+    activation_backward(*device, {.kind = Activation::relu, .dx = dx, .dy = dx, .x = x});
+    EXPECT_EQ(values_of(dy), values_of(dx));
+    EXPECT_EQ(values_of(dy)[5], 0.0);
+  }
+}
+
 TEST(Activation, PassesNanOn) {
   const auto device = Device::cpu();
   for (const Activation kind : {Activation::gelu, Activation::relu}) {

@@ -111,17 +111,34 @@ TEST_P(AttentionCudaCases, DeterministicCallsRepeatAndAllocateNothing) {
   }
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+DType& type_of(Case& c) {
+  return c.dtype;
+}
+template <typename AnyCase>
+std::vector<AnyCase> in_both_types(std::vector<AnyCase> cases) {
+  std::vector<AnyCase> all;
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Case& c : {Case{dtype, 1, 1, 16, 1, 1}, Case{dtype, 2, 5, 16, 4, 2}, Case{dtype, 1, 63, 64, 2, 1},
-                          Case{dtype, 2, 64, 64, 3, 3}, Case{dtype, 1, 65, 64, 8, 2}, Case{dtype, 1, 129, 80, 4, 4},
-                          Case{dtype, 2, 300, 128, 4, 1}, Case{dtype, 1, 130, 40, 6, 3}, Case{dtype, 1, 70, 5, 2, 2},
-                          Case{dtype, 1, 100, 256, 2, 1}, Case{dtype, 1, 90, 150, 2, 1}})
+    for (AnyCase& c : cases) {
+      type_of(c) = dtype;
       all.push_back(c);
+    }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Shapes, AttentionCudaCases, ::testing::ValuesIn(cases()));
+constexpr DType kBoth = DType::f32;  // replaced by in_both_types
+// Small ones suit compute-sanitizer's race check as well, where a large one takes minutes: --gtest_filter='Small/*'.
+INSTANTIATE_TEST_SUITE_P(Small, AttentionCudaCases,
+                         ::testing::ValuesIn(in_both_types<Case>({{kBoth, 1, 1, 16, 1, 1},
+                                                                  {kBoth, 2, 5, 16, 4, 2},
+                                                                  {kBoth, 1, 63, 64, 2, 1},
+                                                                  {kBoth, 2, 64, 64, 3, 3},
+                                                                  {kBoth, 1, 65, 64, 8, 2},
+                                                                  {kBoth, 1, 129, 80, 4, 4},
+                                                                  {kBoth, 1, 130, 40, 6, 3},
+                                                                  {kBoth, 1, 70, 5, 2, 2},
+                                                                  {kBoth, 1, 100, 256, 2, 1},
+                                                                  {kBoth, 1, 90, 150, 2, 1}})));
+INSTANTIATE_TEST_SUITE_P(Large, AttentionCudaCases,
+                         ::testing::ValuesIn(in_both_types<Case>({{kBoth, 2, 300, 128, 4, 1}})));
 
 // The shapes of training must not go to our own kernels unnoticed.
 TEST_F(AttentionCuda, CudnnServesTheShapesOfTraining) {
@@ -244,21 +261,21 @@ TEST_P(AttentionCachedCuda, MatchesTheProcessorAndRepeats) {
   EXPECT_EQ(values(gpu_values), values_of(values_));
 }
 
-std::vector<CachedCase> cached_cases() {
-  std::vector<CachedCase> all;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    all.push_back({{dtype, 1, 0, 4, 1, 1}, 5, {1, 1, 2}});
-    all.push_back({{dtype, 2, 0, 24, 4, 2}, 60, {9, 1, 1, 20, 1, 16}});
-    all.push_back({{dtype, 1, 0, 64, 4, 4}, 1500, {1300, 1, 1, 3, 100, 1}});
-    all.push_back({{dtype, 3, 0, 80, 10, 2}, 300, {17, 1, 64, 1, 130, 5}});
-    all.push_back({{dtype, 2, 0, 128, 8, 1}, 200, {100, 1, 16, 1}});
-    all.push_back({{dtype, 1, 0, 33, 6, 2}, 90, {40, 1, 4, 17}});
-    all.push_back({{dtype, 1, 0, 256, 3, 1}, 100, {70, 1, 2}});
-    all.push_back({{dtype, 40, 0, 64, 32, 32}, 20, {3, 1}});
-  }
-  return all;
+DType& type_of(CachedCase& c) {
+  return c.model.dtype;
 }
-INSTANTIATE_TEST_SUITE_P(Shapes, AttentionCachedCuda, ::testing::ValuesIn(cached_cases()));
+INSTANTIATE_TEST_SUITE_P(
+    Small, AttentionCachedCuda,
+    ::testing::ValuesIn(in_both_types<CachedCase>({{{kBoth, 1, 0, 4, 1, 1}, 5, {1, 1, 2}},
+                                                   {{kBoth, 2, 0, 24, 4, 2}, 60, {9, 1, 1, 20, 1, 16}},
+                                                   {{kBoth, 1, 0, 33, 6, 2}, 90, {40, 1, 4, 17}},
+                                                   {{kBoth, 1, 0, 256, 3, 1}, 100, {70, 1, 2}},
+                                                   {{kBoth, 40, 0, 64, 32, 32}, 20, {3, 1}}})));
+INSTANTIATE_TEST_SUITE_P(
+    Large, AttentionCachedCuda,
+    ::testing::ValuesIn(in_both_types<CachedCase>({{{kBoth, 1, 0, 64, 4, 4}, 1500, {1300, 1, 1, 3, 100, 1}},
+                                                   {{kBoth, 3, 0, 80, 10, 2}, 300, {17, 1, 64, 1, 130, 5}},
+                                                   {{kBoth, 2, 0, 128, 8, 1}, 200, {100, 1, 16, 1}}})));
 
 TEST_F(AttentionCuda, RefusesHeadsThatAreTooLarge) {
   const Case c = {DType::f32, 1, 4, 264, 1, 1};

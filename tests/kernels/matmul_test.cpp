@@ -151,6 +151,11 @@ void run_epilogues(Device& device, const MatmulArgs& plain, const std::string& w
   matmul(device, args);
   expect_close(y, expected, 1, magnitude, "forward " + what);
   EXPECT_EQ(values_of(z), p) << what;
+  for (std::size_t i = 0; i < p.size(); ++i) expected[i] = std::max(p[i], 0.0);
+  args.epilogue = Epilogue::relu_forward;
+  args.pre_activation = {};
+  matmul(device, args);
+  EXPECT_EQ(values_of(y), expected) << what;
 }
 
 TEST(Matmul, AppliesItsEpilogues) {
@@ -199,6 +204,7 @@ TEST(Matmul, RejectsEpiloguesThatDoNotFit) {
     rejects(epilogue, z, true, {});
   }
   rejects(Epilogue::gelu_backward, z, false, bias);
+  rejects(Epilogue::relu_forward, {}, true, {});
 }
 
 TEST(Matmul, RejectsOperandsThatDoNotFit) {

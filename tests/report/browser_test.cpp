@@ -109,6 +109,20 @@ TEST_F(Browser, DrawsEveryChartOfTwoRuns) {
   EXPECT_THAT(document, Not(HasSubstr("<img")));
 }
 
+TEST_F(Browser, ShowsTheKeptBlocks) {
+  const auto run = folder_.path() / "block";
+  testing::write_fake_run(run, {.method = "block"});
+  const auto page = folder_.path() / "measured.html";
+  std::ofstream(page) << html_report(read_runs({run})) << R"html(<script>
+const picture = document.querySelector(".mask svg"), box = picture.getBoundingClientRect();
+document.body.dataset.picture = document.querySelectorAll(".mask svg").length + " of " + Math.round(box.width) + " x " +
+                                Math.round(box.height) + ", " + getComputedStyle(picture.firstChild).fill;
+</script>)html";
+  const std::string document = document_of(chromium_, page, "");
+  // 512 × 512 in blocks of 64: 8 × 8 squares.
+  EXPECT_THAT(document, HasSubstr("data-picture=\"4 of 48 x 48, rgb("));
+}
+
 TEST_F(Browser, SwitchesAreSetFromTheAddress) {
   const auto run = folder_.path() / "run";
   testing::write_fake_run(run, {.steps = 1000, .planned_steps = 1000});

@@ -8,18 +8,21 @@
 #include <numbers>
 
 #include "core/random.h"
+#include "io/safetensors.h"
 
 namespace filigree::testing {
 namespace {
 
 constexpr std::int64_t kBatchTokens = 8192;
 
-ModelSummary fake_summary(bool sparse) {
+ModelSummary fake_summary(const std::string& method) {
+  const bool sparse = method != "dense";
   ModelSummary summary;
   summary.dense_parameters = 29'938'688;
   summary.kept_parameters = sparse ? 20'501'504 : summary.dense_parameters;
   const auto add = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool layer_sparse) {
-    summary.layers.push_back({name, rows, columns, layer_sparse ? "slope" : "dense", layer_sparse ? "2:4" : "",
+    const char* pattern = method == "block" ? "64x64" : "2:4";
+    summary.layers.push_back({name, rows, columns, layer_sparse ? method : "dense", layer_sparse ? pattern : "",
                               layer_sparse ? 0.5 : 1.0, layer_sparse ? "nm-avx512" : "onednn"});
   };
   for (int block = 0; block < 6; ++block) {
@@ -45,6 +48,24 @@ ModelSummary fake_summary(bool sparse) {
   return summary;
 }
 
+// Masks as a checkpoint has them: kept are the blocks whose row and column add up to an even number.
+void write_masks(const std::filesystem::path& folder, const ModelSummary& summary) {
+  std::filesystem::create_directories(folder);
+  SafetensorsWriter writer(folder / "model.safetensors");
+  std::vector<std::pair<std::string, std::vector<std::uint8_t>>> masks;
+  for (const LayerSummary& layer : summary.layers) {
+    if (layer.method != "block") continue;
+    const std::int64_t rows = layer.rows / 64, bytes = layer.columns / 64 / 8;
+    std::vector<std::uint8_t> bits;
+    for (std::int64_t row = 0; row < rows; ++row)
+      bits.insert(bits.end(), static_cast<std::size_t>(bytes), row % 2 ? 0xaa : 0x55);
+    writer.declare(layer.name + ".weight.mask", StoredType::u8, {rows, bytes});
+    masks.emplace_back(layer.name + ".weight.mask", std::move(bits));
+  }
+  for (const auto& [name, bits] : masks) writer.write(name, bits.data(), bits.size());
+  writer.finish();
+}
+
 }  // namespace
 
 void write_fake_run(const std::filesystem::path& folder, const FakeRun& run) {
@@ -58,7 +79,8 @@ void write_fake_run(const std::filesystem::path& folder, const FakeRun& run) {
   std::ofstream(folder / "environment.json")
       << R"({"device":{"name":"Some CPU","threads":16},"commit":"0123abc","libraries":{"onednn":"2.6.3"}})"
       << "\n";
-  std::ofstream(folder / "inspect.json") << to_json(fake_summary(sparse));
+  std::ofstream(folder / "inspect.json") << to_json(fake_summary(run.method));
+  if (run.method == "block") write_masks(folder / "checkpoints" / "step-00000400", fake_summary(run.method));
 
   const Random random(sparse ? 2 : 1, RandomPurpose::test);
   MetricsWriter metrics(folder / "metrics.jsonl"), evaluations(folder / "eval.jsonl");

@@ -1,4 +1,5 @@
-// Two made-up runs with the files and the shape of real ones: a dense model and the same one trained with SLoPe.
+// Made-up runs with the files and the shape of real ones: a dense model, the same one trained with SLoPe or with
+// blocks.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +10,7 @@
 namespace filigree::testing {
 
 struct FakeRun {
-  std::string method = "dense";  // dense | slope
+  std::string method = "dense";  // dense | slope | block
   std::int64_t steps = 400;      // written to metrics.jsonl
   std::int64_t planned_steps = 400;
   std::int64_t eval_every = 40;

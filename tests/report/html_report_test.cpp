@@ -53,6 +53,12 @@ std::string rows_of(const std::string& html) {
   return text;
 }
 
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 TEST_F(Report, SummaryComparesWithTheDenseRun) {
   const auto runs = read_runs({fake("dense", {}), fake("slope", {.method = "slope"})});
   const std::string rows = rows_of(summary_section(runs));
@@ -152,6 +158,37 @@ TEST_F(Report, TablesOfMemoryLayersAndEnvironment) {
   EXPECT_THAT(rows_of(layer_tables(runs)),
               HasSubstr("blocks.1-5.attention.qkv|slope 2:4|nm-avx512|5|1536 × 512|0.5\n"));
   EXPECT_THAT(rows_of(environment_section(runs)), HasSubstr("device.name|Some CPU\n"));
+}
+
+TEST_F(Report, KeptBlocksAreDrawn) {
+  const auto folder = fake("block", {.method = "block"});
+  const std::string html = layer_tables(read_runs({folder}));
+  // One picture for each of the four kinds; qkv of block 0 is dense.
+  EXPECT_EQ(count_of(html, "<svg "), 4);
+  EXPECT_THAT(html, HasSubstr("blocks.1-5.attention.qkv<small>blocks.1.attention.qkv: 24 × 8 blocks of 64x64</small>"));
+  EXPECT_THAT(html, HasSubstr("<svg viewBox=\"0 0 32 8\""));  // mlp.down, 512 × 2048
+  EXPECT_THAT(html, HasSubstr("<path d=\"M0 0h1v1h-1zM2 0h1v1h-1zM4 0h1v1h-1zM6 0h1v1h-1zM1 1h1v1h-1z"));
+  EXPECT_THAT(layer_tables(read_runs({fake("slope", {.method = "slope"})})), Not(HasSubstr("<svg ")));
+
+  // Only whole checkpoints count, and the newest of them.
+  const auto checkpoints = folder / "checkpoints";
+  std::filesystem::create_directories(checkpoints / "step-00000500.writing");
+  std::filesystem::rename(checkpoints / "step-00000400", checkpoints / "step-00000090");
+  EXPECT_EQ(read_runs({folder})[0].block_masks.size(), 4u);
+  std::filesystem::create_directories(checkpoints / "step-00000100");
+  std::ofstream(checkpoints / "step-00000100" / "model.safetensors") << "torn";
+  const auto damaged = read_runs({folder});
+  EXPECT_TRUE(damaged[0].block_masks.empty());
+  EXPECT_THAT(problems_section(damaged), HasSubstr("checkpoints is left out: "));
+  std::filesystem::remove_all(checkpoints);
+  EXPECT_TRUE(read_runs({folder})[0].problems.empty());
+}
+
+TEST_F(Report, LargeMasksShowTheirCorner) {
+  const BlockMask mask{"up", "up", "16x16", 400, 300, {{true, true, false}, {false, true, true}}};
+  const std::string html = block_pictures({mask});
+  EXPECT_THAT(html, HasSubstr("400 × 300 blocks of 16x16, the first 2 × 3"));
+  EXPECT_THAT(html, HasSubstr("d=\"M0 0h2v1h-2zM1 1h2v1h-2z\""));
 }
 
 TEST_F(Report, PageIsSelfContainedAndReproducible) {

@@ -42,7 +42,7 @@ run_page() { # PAGE
       return 1
     fi
     more=
-    if [[ $command == build/filigree\ train\ * ]]; then
+    if [[ $command =~ ^build/filigree\ (train|tune)\  ]]; then
       for key in "${tiny[@]}"; do more+=" --set $key"; done
     fi
     eval "$command$more" >out 2>err </dev/null || { echo "$1: '$command' ends with $?: $(cat err)"; return 1; }
@@ -64,8 +64,8 @@ look_up_page() { # PAGE
   done < <(commands_of "$1")
 }
 
-# What README asks its reader to have: a text, and a configuration that names what `prepare` makes of it. The text is of
-# made-up words, the first ones frequent: enough of them for a vocabulary of 4,096 pieces.
+# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, and BLiMP. The text
+# is of made-up words, the first ones frequent: enough of them for a vocabulary of 4,096 pieces.
 mkdir -p build notes data runs
 ln -s "$filigree" build/filigree
 cp -r "$source/configs" configs
@@ -80,6 +80,9 @@ awk 'BEGIN {
   }
 }' >mybook.txt
 head -n 50 mybook.txt >notes/first.txt
+mkdir blimp
+echo '{"sentence_good": "ba ce", "sentence_bad": "ce ba", "linguistics_term": "order"}' >blimp/order.jsonl
+tar czf data/blimp.tar.gz blimp
 sed -E 's|^train = .*|train = "../data/mine/train*.bin"|; s|^val = .*|val = "../data/mine/val*.bin"|' \
   configs/quickstart-slope.toml >configs/mine.toml
 

@@ -22,7 +22,7 @@ declare -A used_by=(
   [liblzma-dev]='find_package(LibLZMA' [zlib1g-dev]='find_package(ZLIB' [libjs-chart.js]=FILIGREE_CHART_JS
   [bible-kjv]='bible -' [bible-kjv-text]='bible -' [libgtest-dev]=GTest::gtest [libgmock-dev]=GTest::gmock
   [chromium]='"chromium"' [clang-format-14]=clang-format-14 [clang-16]='"clang++-16"'
-  [libclang-rt-16-dev]=-fsanitize=fuzzer [python3]='python3 -m' [python3-pip]='-m pip')
+  [libclang-rt-16-dev]=-fsanitize=fuzzer [python3]='bin/env python3' [python3-pip]='-m pip')
 while read -r group package _; do
   [[ -z $group || $group == \#* ]] && continue
   word=${used_by[$package]:-}

@@ -132,6 +132,42 @@ TEST_F(BlockWeightCuda, TrainsLikeTheProcessor) {
     }
 }
 
+// A few tokens read the kept blocks, whatever their shape and whatever was chosen for a batch.
+TEST_F(BlockWeightCuda, DecodesLikeTheProcessor) {
+  for (const BlockShape block : {BlockShape{128, 128}, BlockShape{64, 64}, BlockShape{16, 16}, BlockShape{12, 20}})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      LinearSpec spec = spec_of(264, 520, block, dtype);
+      spec.mode = Mode::inference;
+      BlockWeight here(cpu(), spec), there(gpu(), spec);
+      const OwnedTensor dense = random_tensor(cpu(), DType::f32, {264, 520}, 1);
+      here.initialize(cpu(), dense, false);
+      there.initialize(gpu(), on_gpu(dense), false);
+      PlanTable table(false);
+      there.plan(gpu(), table, 300);
+      for (const std::int64_t tokens : {1, 4, 9, 16, 17}) {
+        const std::string what = to_string(block) + " " + std::string(name_of(dtype)) + ", " + std::to_string(tokens);
+        const OwnedTensor x = random_tensor(cpu(), dtype, {tokens, 520}, 2),
+                          y = random_tensor(cpu(), dtype, {tokens, 264}, 3);
+        const OwnedTensor z = random_tensor(cpu(), dtype, {tokens, 264}, 4),
+                          bias = random_tensor(cpu(), DType::f32, {264}, 5);
+        const OwnedTensor gpu_x = on_gpu(x), gpu_y = on_gpu(y), gpu_z = on_gpu(z), gpu_bias = on_gpu(bias);
+        here.forward(cpu(), y, x, bias);
+        there.forward(gpu(), gpu_y, gpu_x, gpu_bias);
+        expect_equal(gpu_y, y, 520, 2.0, what + ", y");
+        const bool fast = cuda::block_products_refuse(gpu(), {264, 520, block}, dtype).empty();
+        const bool joins = there.forward_activated(gpu(), Activation::gelu, gpu_y, gpu_z, gpu_x, gpu_bias);
+        EXPECT_EQ(joins, dtype == DType::bf16 && (fast || tokens <= 16)) << what;
+        if (!joins) continue;
+        ASSERT_TRUE(here.forward_activated(cpu(), Activation::gelu, y, z, x, bias));
+        expect_equal(gpu_z, z, 520, 2.0, what + ", z");
+        expect_equal(gpu_y, y, 520, 2.0, what + ", gelu");
+        ASSERT_TRUE(there.forward_activated(gpu(), Activation::relu, gpu_y, gpu_y, gpu_x, gpu_bias));
+        ASSERT_TRUE(here.forward_activated(cpu(), Activation::relu, y, y, x, bias));
+        expect_equal(gpu_y, y, 520, 2.0, what + ", relu");
+      }
+    }
+}
+
 // Timed plans, kept as in a checkpoint.
 TEST_F(BlockWeightCuda, PlansAreTimedAndKept) {
   BlockWeight weight(gpu(), spec_of(1024, 1024, {128, 128}, DType::bf16));

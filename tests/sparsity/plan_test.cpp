@@ -55,6 +55,38 @@ TEST(PlanTable, WithoutASparseKernelTheDenseOneServesUntimed) {
   }
 }
 
+TEST(PlanTable, DenseChoicesSayWhy) {
+  PlanTable table(true);
+  table.restore({{"stored", {.backend = Backend::dense}}});
+  table.choose(*kDevice, "stored", {fast, fast});
+  table.choose(*kDevice, "slow", {slow, fast});
+  table.choose(*kDevice, "quick", {fast, slow});
+  table.choose(*kDevice, "refused", {.sparse = nullptr, .dense = fast, .refusal = "a reason"});
+  const std::string text = dense_choices(table.entries());
+  EXPECT_NE(text.find("\n  stored: so its checkpoint says"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  slow: the dense product is faster, "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  refused: a reason"), std::string::npos) << text;
+  EXPECT_EQ(text.find("quick"), std::string::npos) << text;
+  // A stored choice gets its reason when it is asked for again.
+  table.restore({{"refused", {.backend = Backend::dense}}});
+  table.choose(*kDevice, "refused", {.sparse = nullptr, .dense = fast, .refusal = "a reason"});
+  EXPECT_EQ(dense_choices(table.entries()), "\n  refused: a reason");
+}
+
+TEST(PlanTable, StoredChoicesDescribeALayer) {
+  const std::map<std::string, PlanEntry> here = {{plan_key("forward", "8x8", 4, false), {}},
+                                                 {plan_key("dx", "8x8", 4, false), {.backend = Backend::dense}},
+                                                 {plan_key("dw", "8x8", 4, false), {}}};
+  EXPECT_EQ(stored_backends(here, "8x8", 4, Mode::training), "forward sparse, dx dense-after-unpack, dw sparse");
+  EXPECT_EQ(stored_backends(here, "8x8", 4, Mode::inference), "forward sparse");
+  EXPECT_EQ(stored_backends(here, "8x8", 5, Mode::training), "");
+  std::map<std::string, PlanEntry> both = here;
+  for (const char* product : {"forward", "dx"}) both[plan_key(product, "8x8", 4, true)] = {.algorithm = 3};
+  EXPECT_EQ(stored_backends(both, "8x8", 4, Mode::training),
+            "forward sparse, dx dense-after-unpack, dw sparse; on a GPU forward sparse, dx sparse, dw "
+            "dense-after-unpack");
+}
+
 TEST(PlanEntry, TextKeepsBackendAndAlgorithm) {
   for (const PlanEntry& entry : {PlanEntry{}, PlanEntry{.backend = Backend::dense}, PlanEntry{.algorithm = 17}}) {
     const std::optional<PlanEntry> again = plan_entry_of(to_text(entry));

@@ -5,6 +5,7 @@
 #include "kernels/adamw/adamw.h"
 #include "kernels/nm/nm_cuda_test.h"
 #include "kernels/nm/nm_cusparselt.h"
+#include "sparsity/product_shapes.h"
 #include "sparsity/slope_weight.h"
 
 namespace filigree::testing {
@@ -175,6 +176,43 @@ TEST_F(SlopeCuda, TrainsLikeTheProcessorInBf16) {
   }
 }
 
+// Few tokens by the kernel that reads compressed weights, all others by the library: planned when they come, padded
+// where it needs that, and the second time without an allocation.
+TEST_F(SlopeCuda, InfersAnyNumberOfTokensFromCompressedWeights) {
+  if (!refusal().empty()) GTEST_SKIP() << refusal();
+  LinearSpec spec = spec_of(192, 320, {2, 4}, DType::bf16);
+  spec.mode = Mode::inference;
+  SlopeWeight here(cpu(), spec), there(gpu(), spec);
+  here.initialize(cpu(), random_tensor(cpu(), DType::f32, {192, 320}, 1), false);
+  Store store(cpu());
+  here.save(store);
+  there.load(gpu(), store, false);
+  EXPECT_EQ(there.describe(gpu()).backend, "forward sparse");
+  const OwnedTensor bias = random_tensor(cpu(), DType::f32, {192}, 2), gpu_bias = on_gpu(bias);
+  const auto check = [&](std::int64_t tokens, bool with_bias) {
+    const std::string what = std::to_string(tokens) + " tokens" + (with_bias ? ", bias" : "");
+    const OwnedTensor x = random_tensor(cpu(), DType::bf16, {tokens, 320}, 3), gpu_x = on_gpu(x);
+    const OwnedTensor y = cpu().memory().tensor(Purpose::workspace, DType::bf16, {tokens, 192}), gpu_y = on_gpu(y);
+    here.forward(cpu(), y, x, with_bias ? bias.view() : Tensor{});
+    there.forward(gpu(), gpu_y, gpu_x, with_bias ? gpu_bias.view() : Tensor{});
+    expect_equal(gpu_y, y, 320, 2.0, what);
+    if (tokens > 16) {
+      EXPECT_GE(cuda::cusparselt_planned(gpu(), {192, 320, padded_tokens(tokens)}).algorithm, 0) << what;
+    }
+    const std::int64_t allocations = gpu().memory().allocations();
+    there.forward(gpu(), gpu_y, gpu_x, with_bias ? gpu_bias.view() : Tensor{});
+    EXPECT_EQ(gpu().memory().allocations(), allocations) << what;
+    expect_equal(gpu_y, y, 320, 2.0, what + ", again");
+  };
+  for (const std::int64_t tokens : {1, 7, 16, 17, 24, 100, 136, 137})
+    for (const bool with_bias : {false, true}) check(tokens, with_bias);
+  PlanTable table(false);
+  there.plan(gpu(), table, 301);
+  ASSERT_EQ(table.entries().size(), 1u);
+  EXPECT_EQ(table.entries().begin()->first, "forward 192x320 2:4 bf16 tokens 320 cuda");
+  check(301, true);
+}
+
 // Timed plans, kept as in a checkpoint: the same algorithms on another device object.
 TEST_F(SlopeCuda, PlansAreTimedKeptAndMadeAgain) {
   if (!refusal().empty()) GTEST_SKIP() << refusal();
@@ -202,9 +240,10 @@ TEST_F(SlopeCuda, PlansAreTimedKeptAndMadeAgain) {
   EXPECT_EQ(again.describe(*other).backend, weight.describe(gpu()).backend);
 }
 
-// More than one band of rows: a gradient of 72 MiB in fp32.
+// More than one band of rows: a gradient of 98 MiB in fp32.
 TEST_F(SlopeCuda, LargeGradientsArePackedBandByBand) {
-  const std::int64_t outputs = 4352, inputs = 4096, tokens = 8;
+  const std::int64_t outputs = 6272, inputs = 4096, tokens = 8;
+  ASSERT_GT(outputs * inputs * 4, kMostBandBytes);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     SlopeWeight here(cpu(), spec_of(outputs, inputs, {2, 4}, dtype)), there(gpu(), here.spec());
     here.initialize(cpu(), random_tensor(cpu(), DType::f32, {outputs, inputs}, 1), false);

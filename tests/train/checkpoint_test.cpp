@@ -62,6 +62,20 @@ TEST_F(DamagedCheckpoint, AStateOfAnotherKindIsFound) {
   EXPECT_NE(refusal().find("format version 99"), std::string::npos) << refusal();
 }
 
+TEST_F(DamagedCheckpoint, AlgorithmsOfDenseProductsAreRead) {
+  std::string state = file_bytes(checkpoint_ / "state.json");
+  EXPECT_TRUE(CheckpointReader(checkpoint_).state().dense_products.entries.empty());
+  const std::string none = "\"made_by\": \"\",\n    \"algorithms\": {}";
+  ASSERT_NE(state.find(none), std::string::npos) << state;
+  std::ofstream(checkpoint_ / "state.json") << std::string(state).replace(
+      state.find(none), none.size(), R"("made_by": "library 3", "algorithms": {"8x8x8": "some text"})");
+  const MatmulChoices read = CheckpointReader(checkpoint_).state().dense_products;
+  EXPECT_EQ(read.made_by, "library 3");
+  EXPECT_EQ(read.entries, (std::map<std::string, std::string>{{"8x8x8", "some text"}}));
+  std::ofstream(checkpoint_ / "state.json") << state.replace(state.find("dense_products"), 14, "something_else");
+  EXPECT_TRUE(CheckpointReader(checkpoint_).state().dense_products.entries.empty());
+}
+
 TEST_F(DamagedCheckpoint, ATokenizerOfAnotherModelIsRefused) {
   std::ofstream(checkpoint_ / "tokenizer.model", std::ios::app) << "x";
   const auto device = Device::cpu();

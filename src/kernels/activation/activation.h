@@ -1,10 +1,11 @@
 // Pointwise activations of the MLP. T tokens, F hidden width.
 //
 //   gelu     y = x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 x³)))     (GPT-2's form)
-//   relu     y = max(x, 0); the derivative at 0 is 0
+//   relu     y = max(x, 0); the derivative at 0 is 0, so that the backward pass may be given y for x
 //   swiglu   y = silu(x[:, :F]) · x[:, F:]                            x is (T, 2F): gate, then up
 //
-// fp32 or bf16, arithmetic in fp32. dx may alias x or, of one shape with it, dy. Bitwise reproducible.
+// fp32 or bf16, arithmetic in fp32. y may alias x of one shape; dx may alias x or, of one shape with it, dy. Bitwise
+// reproducible.
 #pragma once
 
 #include "core/device.h"

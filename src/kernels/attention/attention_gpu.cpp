@@ -6,6 +6,9 @@ namespace {
 
 // From here on a prompt is worth tiles of 64 queries; fewer read the cache once each, as decoding does.
 constexpr std::int64_t kFewQueries = 16;
+// From here on a whole prompt is worth a plan of cuDNN's: some tenths of a second for each new length, and then a
+// fraction of our kernels' time.
+constexpr std::int64_t kLongPrompt = 1024;
 
 template <typename Args>
 std::string backend(Device& device, const Args& args) {
@@ -31,9 +34,13 @@ void attention_backward(Device& device, const AttentionBackwardArgs& args) {
   if (!attention_backward_cudnn(device, args)) attention_backward_own(device, args);
 }
 
-// cuDNN does not serve prompts: their lengths differ, and a plan for each would take longer than our kernels do.
 void attention_cached(Device& device, const AttentionCachedArgs& args) {
   attention_append(device, args);
+  // A prompt that begins the sequence attends to itself alone.
+  if (args.start == 0 && args.qkv.shape[1] >= kLongPrompt &&
+      attention_forward_cudnn(device,
+                              {.out = args.out, .qkv = args.qkv, .heads = args.heads, .kv_heads = args.kv_heads}))
+    return;
   if (args.qkv.shape[1] > kFewQueries)
     attention_cached_tiles(device, args);
   else

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/cuda_error.h"
+#include "kernels/block/block_decode_cuda.h"
 #include "kernels/block/block_plain.h"
 #include "kernels/block/sm90_block.h"
 
@@ -22,7 +23,7 @@ void check_shape(const char* product, std::int64_t tokens, const BlockGrid& grid
 }
 
 void check_plan(const char* product, const BlockPlan& plan, const BlockGrid& grid) {
-  if (plan.kernel == BlockKernel::plain) return;
+  if (plan.kernel != BlockKernel::sm90) return;
   const bool fits = grid.block == BlockShape{kSm90Block, kSm90Block} && grid.rows % 8 == 0 && grid.columns % 8 == 0;
   require(fits, std::string(product) + ": the Hopper kernel takes 128 x 128 blocks and widths that are multiples of 8");
 }
@@ -33,6 +34,12 @@ void block_forward(const BlockForwardArgs& args, const BlockPlan& plan, CUstream
   check_shape("block_forward", args.tokens, args.grid, args.lists);
   check_plan("block_forward", plan, args.grid);
   if (args.tokens == 0) return;
+  if (plan.kernel == BlockKernel::decode) {
+    require(args.tokens <= kDecodeTokens && plan.warps >= 1 && plan.warps <= kDecodeWarps,
+            "block_forward: the decoding kernel takes up to " + std::to_string(kDecodeTokens) +
+                " tokens, and a plan of its own");
+    decode::block_forward(args, plan, stream);
+  }
   if (plan.kernel == BlockKernel::sm90) sm90::block_forward(args, plan, stream);
   if (plan.kernel == BlockKernel::plain) plain::block_forward(args, stream);
 }
@@ -40,6 +47,8 @@ void block_forward(const BlockForwardArgs& args, const BlockPlan& plan, CUstream
 void block_input_gradient(const BlockInputGradientArgs& args, const BlockPlan& plan, CUstream_st* stream) {
   check_shape("block_input_gradient", args.tokens, args.grid, args.lists);
   check_plan("block_input_gradient", plan, args.grid);
+  require(args.activation == BlockActivation::none || (args.pre_activation != nullptr && !args.accumulate),
+          "block_input_gradient: an activation needs its z, and joins no accumulation");
   if (args.tokens == 0) return;
   if (plan.kernel == BlockKernel::sm90) sm90::block_input_gradient(args, plan, stream);
   if (plan.kernel == BlockKernel::plain) plain::block_input_gradient(args, stream);

@@ -4,6 +4,7 @@
 #include <cuda_bf16.h>
 
 #include "core/cuda_error.h"
+#include "kernels/block/block_activation.cuh"
 #include "kernels/block/block_plain.h"
 
 namespace filigree::plain {
@@ -13,10 +14,6 @@ namespace {
 using Element = __nv_bfloat16;
 
 constexpr int kThreads = 256;
-
-__device__ float gelu(float x) {
-  return 0.5f * x * (1.0f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
-}
 
 __device__ float rounded(float x) {
   return __bfloat162float(__float2bfloat16_rn(x));
@@ -44,7 +41,7 @@ __global__ void forward_kernel(const BlockForwardArgs args) {
   if (args.bias != nullptr) sum += args.bias[output];
   sum = rounded(sum);
   if (args.pre_activation != nullptr) static_cast<Element*>(args.pre_activation)[index] = __float2bfloat16_rn(sum);
-  if (args.gelu) sum = gelu(sum);
+  sum = rounded(activated(args.activation, sum));
   if (args.residual != nullptr) sum += __bfloat162float(static_cast<const Element*>(args.residual)[index]);
   static_cast<Element*>(args.y)[index] = __float2bfloat16_rn(sum);
 }
@@ -67,6 +64,10 @@ __global__ void input_gradient_kernel(const BlockInputGradientArgs args) {
       sum += __bfloat162float(dy[first + n]) * __bfloat162float(values[n * grid.block.columns]);
   }
   auto* dx = static_cast<Element*>(args.dx) + index;
+  if (args.activation != BlockActivation::none)
+    sum =
+        rounded(sum) * activation_derivative(args.activation,
+                                             __bfloat162float(static_cast<const Element*>(args.pre_activation)[index]));
   if (args.accumulate) sum = rounded(sum) + __bfloat162float(*dx);
   *dx = __float2bfloat16_rn(sum);
 }

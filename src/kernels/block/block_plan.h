@@ -14,7 +14,7 @@ struct BlockGpu {
   int clusters = 0;  // clusters of two thread blocks of the largest size that run at the same time; 0 before Hopper
 };
 
-enum class BlockKernel : std::uint8_t { plain, sm90 };
+enum class BlockKernel : std::uint8_t { plain, decode, sm90 };
 
 // Constants of the Hopper kernels (sm90_*) that a plan's arithmetic needs.
 inline constexpr int kSm90Block = 128;      // block rows and columns
@@ -22,9 +22,15 @@ inline constexpr int kSm90TokenTile = 256;  // tokens of a thread block's tile, 
 inline constexpr int kSm90Cluster = 2;      // thread blocks of a cluster
 inline constexpr int kSm90Step = 64;        // depth of one step of a reduction
 
-// Work of one Hopper launch: `clusters` clusters run at the same time, each takes tiles in turn.
+// Constants of the decoding kernel (block_decode_cuda.cu).
+inline constexpr int kDecodeTokens = 16;  // the most that it takes
+inline constexpr int kDecodeRows = 16;    // outputs of a thread block
+inline constexpr int kDecodeWarps = 16;   // the most of a thread block
+
 struct BlockPlan {
   BlockKernel kernel = BlockKernel::plain;
+  std::int32_t warps = 0;  // decoding only: of a thread block, which share its reduction
+  // A Hopper launch: `clusters` clusters run at the same time, each takes tiles in turn.
   std::int32_t clusters = 0;
   // Weight gradient only. The last tiles, too few for all clusters, are laid end to end and cut into equal pieces, one
   // a cluster; partial sums go to the workspace, and a second kernel adds them in a fixed order.
@@ -35,7 +41,9 @@ struct BlockPlan {
   std::size_t workspace_bytes = 0;
 };
 
+// For many tokens.
 BlockKernel choose_block_kernel(const BlockGrid& grid, const BlockGpu& gpu);
+// Up to kDecodeTokens tokens go to the decoding kernel, whatever the block.
 BlockPlan plan_block_forward(const BlockGrid& grid, std::int64_t tokens, const BlockGpu& gpu);
 BlockPlan plan_block_input_gradient(const BlockGrid& grid, std::int64_t tokens, const BlockGpu& gpu);
 BlockPlan plan_block_weight_gradient(const BlockGrid& grid, std::int64_t gradient_tiles, std::int64_t tokens,

@@ -15,6 +15,11 @@ const BlockGpu& gpu_of(Device& device) {
   return device.library<BlockState>(Library::block, [] { return std::make_unique<BlockState>(); }).gpu;
 }
 
+BlockActivation activation_of(const std::optional<Activation>& activation) {
+  if (!activation) return BlockActivation::none;
+  return *activation == Activation::gelu ? BlockActivation::gelu : BlockActivation::relu;
+}
+
 }  // namespace
 
 std::string block_products_refuse(Device& device, const BlockGrid& grid, DType dtype) {
@@ -28,9 +33,11 @@ void block_product(Device& device, const BlockProductArgs& args) {
   const BlockMatrix& weight = args.weight;
   const std::int64_t tokens = args.x.shape[0];
   block_forward({.y = args.y.data,
+                 .pre_activation = args.activation ? args.pre_activation.data : nullptr,
                  .x = args.x.data,
                  .values = weight.values.data,
                  .bias = args.bias.empty() ? nullptr : args.bias.as<float>(),
+                 .activation = activation_of(args.activation),
                  .tokens = tokens,
                  .grid = weight.grid,
                  .lists = weight.lists},
@@ -43,6 +50,8 @@ void block_product_dx(Device& device, const BlockProductDxArgs& args) {
   block_input_gradient({.dx = args.dx.data,
                         .dy = args.dy.data,
                         .values = weight.values.data,
+                        .pre_activation = args.activation ? args.pre_activation.data : nullptr,
+                        .activation = activation_of(args.activation),
                         .tokens = tokens,
                         .grid = weight.grid,
                         .lists = weight.lists},

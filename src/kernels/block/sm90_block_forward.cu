@@ -22,15 +22,15 @@ void block_forward(const BlockForwardArgs& args, const BlockPlan& plan, CUstream
       .outputs = static_cast<std::int32_t>(grid.rows),
       .cluster_tiles = static_cast<std::int32_t>((args.tokens + kClusterTokens - 1) / kClusterTokens),
       .pre_activation = args.pre_activation != nullptr,
-      .gelu = args.gelu,
-      .residual = args.residual != nullptr,
+      .activation = args.activation,
+      .joined = args.residual != nullptr,
   };
-  launch_clusters(block_lines_kernel<Major::reduction>, plan.clusters, kThreads, kLinesSharedBytes, stream, x, values,
+  launch_clusters(block_lines_kernel<Direction::forward>, plan.clusters, kThreads, kLinesSharedBytes, stream, x, values,
                   y, pre_activation, residual, problem);
 }
 
 int active_clusters() {
-  const auto kernel = block_lines_kernel<Major::reduction>;
+  const auto kernel = block_lines_kernel<Direction::forward>;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kLinesSharedBytes));
   const ClusterLaunch launch(1, kThreads, kLinesSharedBytes, nullptr);
   int clusters = 0;

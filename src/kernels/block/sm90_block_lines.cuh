@@ -13,10 +13,13 @@
 // tiles at a time and read the same slices of `in` and the same blocks at about the same time.
 #pragma once
 
+#include "kernels/block/block_activation.cuh"
 #include "kernels/block/block_format.h"
 #include "kernels/block/sm90_pipeline.cuh"
 
 namespace filigree::sm90 {
+
+enum class Direction : std::uint8_t { forward, input_gradient };
 
 struct LinesProblem {
   const std::int32_t* line_start;  // (lines + 1)
@@ -25,9 +28,9 @@ struct LinesProblem {
   std::int32_t lines;
   std::int32_t outputs;        // M
   std::int32_t cluster_tiles;  // of kSm90Cluster token tiles
-  bool pre_activation;         // written to its own map
-  bool gelu;
-  bool residual;  // read through its map and added
+  bool pre_activation;         // forward: written to its own map
+  BlockActivation activation;  // forward: of the product. Input gradient: the one whose derivative is a factor
+  bool joined;                 // read through its map: the residual or former dx, or the derivative's argument
 };
 
 inline constexpr int kGroup = 4;
@@ -55,25 +58,21 @@ __device__ inline int lines_blocks(const LinesProblem& problem, const LinesTile&
   return problem.line_start[tile.line + 1] - problem.line_start[tile.line];
 }
 
-__device__ inline float gelu(float x) {
-  const float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
-  return __fdividef(x, 1.0f + __expf(-2.0f * u));  // x/2 (1 + tanh u)
-}
-
 // What becomes of a warpgroup's half of a tile: 64 outputs x 256 tokens, in passes of 64 tokens through two staging
 // buffers. `take` rounds the accumulators to bf16 pairs; the passes then run one a step, under the products of the next
 // tile, so that the tensor cores do not wait for them. With a pre-activation, even passes store it and odd ones store
 // the output.
+template <Direction direction>
 class LinesEpilogue {
  public:
   // `staging` and `barriers` are those of both warpgroups.
   __device__ LinesEpilogue(const LinesProblem& problem, const CUtensorMap& output_map,
-                           const CUtensorMap& pre_activation_map, const CUtensorMap& residual_map,
-                           std::uint32_t staging, std::uint32_t barriers)
+                           const CUtensorMap& pre_activation_map, const CUtensorMap& joined_map, std::uint32_t staging,
+                           std::uint32_t barriers)
       : problem_(problem),
         output_map_(output_map),
         pre_activation_map_(pre_activation_map),
-        residual_map_(residual_map),
+        joined_map_(joined_map),
         staging_(staging),
         barriers_(barriers),
         next_(passes()) {}
@@ -95,7 +94,7 @@ class LinesEpilogue {
     output_ = first_output(tile);
     token_ = tile.token;
     next_ = 0;
-    if (threadIdx.x % 128 == 0) load_residual(0);
+    if (threadIdx.x % 128 == 0) load_joined(0);
   }
 
   // The next pass, if any is left.
@@ -148,19 +147,25 @@ class LinesEpilogue {
   }
 
   // One thread; the pass's buffer must be free.
-  __device__ void load_residual(int pass) const {
-    if (!problem_.residual || pass >= passes() || !is_output(pass)) return;
+  __device__ void load_joined(int pass) const {
+    if (!problem_.joined || pass >= passes() || !is_output(pass)) return;
     const std::uint32_t barrier = barrier_of(pass);
     barrier_arrive_expecting(barrier, kStagingBytes);
-    load_box(buffer_of(pass), residual_map_, output_, token_ + chunk_of(pass) * kStagingTokens, barrier);
+    load_box(buffer_of(pass), joined_map_, output_, token_ + chunk_of(pass) * kStagingTokens, barrier);
+  }
+
+  __device__ float combined(float product, float other) const {
+    if (direction == Direction::input_gradient && problem_.activation != BlockActivation::none)
+      return product * activation_derivative(problem_.activation, other);
+    return product + other;
   }
 
   template <int chunk>
   __device__ void run() {
     const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
     const bool output = is_output(next_);
-    const bool add = output && problem_.residual;
-    if (add) {
+    const bool join = output && problem_.joined;
+    if (join) {
       barrier_wait(barrier_of(next_), parity_ >> (next_ % 2) & 1);
       parity_ ^= 1u << (next_ % 2);
     }
@@ -175,16 +180,19 @@ class LinesEpilogue {
         tiles[i] = pairs_[chunk * 16 + part * 4 + i];
         pin(tiles[i]);
       }
-      if (output && problem_.gelu) {
+      if (direction == Direction::forward && output && problem_.activation != BlockActivation::none) {
 #pragma unroll
-        for (std::uint32_t& pair : tiles) pair = rounded_pair(gelu(low_of(pair)), gelu(high_of(pair)));
+        for (std::uint32_t& pair : tiles)
+          pair =
+              rounded_pair(activated(problem_.activation, low_of(pair)), activated(problem_.activation, high_of(pair)));
       }
-      if (add) {
-        std::uint32_t before[4];
-        load_transposed(row + part * 16 * 128, before);
+      if (join) {
+        std::uint32_t others[4];
+        load_transposed(row + part * 16 * 128, others);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          tiles[i] = rounded_pair(low_of(tiles[i]) + low_of(before[i]), high_of(tiles[i]) + high_of(before[i]));
+          tiles[i] = rounded_pair(combined(low_of(tiles[i]), low_of(others[i])),
+                                  combined(high_of(tiles[i]), high_of(others[i])));
       }
       store_transposed(row + part * 16 * 128, tiles);
     }
@@ -195,16 +203,16 @@ class LinesEpilogue {
     if (thread == 0) {
       store_box(output ? output_map_ : pre_activation_map_, output_, token_ + chunk * kStagingTokens, buffer_of(next_));
       stores_commit();
-      load_residual(next_ + 1);
+      load_joined(next_ + 1);
     }
   }
 
   const LinesProblem& problem_;
   const CUtensorMap& output_map_;
   const CUtensorMap& pre_activation_map_;
-  const CUtensorMap& residual_map_;
+  const CUtensorMap& joined_map_;
   std::uint32_t staging_;   // two buffers a warpgroup
-  std::uint32_t barriers_;  // and their barriers, for residuals
+  std::uint32_t barriers_;  // and their barriers, for what is joined
   int next_;
   std::uint32_t parity_ = 0;  // of the two barriers, a bit each
   std::uint32_t pairs_[kAccumulators / 2];
@@ -214,7 +222,7 @@ class LinesEpilogue {
 };
 
 // One elected thread: fills stages for all tiles of this thread block.
-template <Major a_major>
+template <Direction direction>
 __device__ inline void load_lines(const LinesProblem& problem, const CUtensorMap& input_map,
                                   const CUtensorMap& values_map, std::uint32_t stages, Barriers& barriers, int cluster,
                                   int clusters, int rank) {
@@ -234,8 +242,8 @@ __device__ inline void load_lines(const LinesProblem& problem, const CUtensorMap
         // A: rows of the block (forward: outputs, its columns half · 64 ..; transposed: the reduction, all columns in
         // slabs).
         const int share = rank * kShareRows;
-        const int x = a_major == Major::reduction ? half * kSm90Step : share / 64 * 64;
-        const int y = a_major == Major::reduction ? share : half * kSm90Step + share % 64;
+        const int x = direction == Direction::forward ? half * kSm90Step : share / 64 * 64;
+        const int y = direction == Direction::forward ? share : half * kSm90Step + share % 64;
         load_box_to_cluster(stage + rank * kShareA, values_map, x, entry.block * kSm90Block + y, full, kAllRanks);
         load_box(stage + kStageA, input_map, entry.other * kSm90Block + half * kSm90Step, tile.token, full);
         ring.advance();
@@ -244,12 +252,12 @@ __device__ inline void load_lines(const LinesProblem& problem, const CUtensorMap
   }
 }
 
-template <Major a_major>
+template <Direction direction>
 __global__ void __launch_bounds__(kThreads, 1)
     block_lines_kernel(const __grid_constant__ CUtensorMap input_map, const __grid_constant__ CUtensorMap values_map,
                        const __grid_constant__ CUtensorMap output_map,
                        const __grid_constant__ CUtensorMap pre_activation_map,
-                       const __grid_constant__ CUtensorMap residual_map, const LinesProblem problem) {
+                       const __grid_constant__ CUtensorMap joined_map, const LinesProblem problem) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
   const std::uint32_t stages = shared_address(shared);
   const std::uint32_t staging = stages + kStages * kStageBytes;
@@ -270,11 +278,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warpgroup < 0) {
     give_registers<kLoaderRegisters>();
     if (threadIdx.x == 0)
-      load_lines<a_major>(problem, input_map, values_map, stages, barriers, cluster, clusters, rank);
+      load_lines<direction>(problem, input_map, values_map, stages, barriers, cluster, clusters, rank);
   } else {
     take_registers<kMultiplierRegisters>();
-    LinesEpilogue epilogue(problem, output_map, pre_activation_map, residual_map, staging,
-                           shared_address(barriers.staging));
+    LinesEpilogue<direction> epilogue(problem, output_map, pre_activation_map, joined_map, staging,
+                                      shared_address(barriers.staging));
     Ring ring;
     const int tiles = problem.lines * problem.cluster_tiles;
     LinesTile tile = lines_tile(problem, cluster, rank);  // there are at least as many tiles as clusters
@@ -287,8 +295,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       float d[kAccumulators];
       if (blocks == 0)  // an input that no output reads
         for (float& value : d) value = 0.0f;
-      multiply<a_major, Major::reduction>(d, ring, more ? blocks * (kSm90Block / kSm90Step) : 0, stages, barriers,
-                                          warpgroup, [&] { epilogue.step(); });
+      multiply<direction == Direction::forward ? Major::reduction : Major::product, Major::reduction>(
+          d, ring, more ? blocks * (kSm90Block / kSm90Step) : 0, stages, barriers, warpgroup, [&] { epilogue.step(); });
       epilogue.flush();
       if (!more) break;
       epilogue.take(d, tile);

@@ -31,10 +31,11 @@ void check(const MatmulArgs& args, std::int64_t rows, std::int64_t columns, std:
 
 void check_epilogue(const MatmulArgs& args) {
   const Tensor& z = args.pre_activation;
+  require(!args.accumulate, "matmul: an epilogue does not accumulate");
+  require(args.epilogue != Epilogue::gelu_backward || args.bias.empty(), "matmul: gelu_backward has no bias");
+  if (args.epilogue == Epilogue::relu_forward) return;
   require(z.shape == args.y.shape && z.dtype == args.y.dtype && (z.data != args.y.data || z.count() == 0),
           "matmul: the pre-activation is an array of its own, like y in shape and type");
-  require(!args.accumulate, "matmul: an epilogue does not accumulate");
-  require(args.epilogue == Epilogue::gelu_forward || args.bias.empty(), "matmul: gelu_backward has no bias");
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ void matmul(Device& device, const MatmulArgs& args) {
   check(args, rows, columns, depth);
   if (args.epilogue != Epilogue::none) check_epilogue(args);
   if (args.y.count() == 0) return;
-  if (args.epilogue != Epilogue::none && (depth == 0 || !device.is_cuda())) return matmul_then_gelu(device, args);
+  if (args.epilogue != Epilogue::none && (depth == 0 || !device.is_cuda())) return matmul_then_activation(device, args);
   if (depth == 0) return without_depth(device, args);
   if constexpr (kBuiltWithCuda)
     if (device.is_cuda()) return cuda::matmul(device, args);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <optional>
 #include <span>
 #include <utility>
@@ -35,12 +36,18 @@ void set(const CublasLtOperation& operation, cublasLtMatmulDescAttributes_t attr
   check(cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)));
 }
 
-// The pre-activation is the epilogue's auxiliary matrix, laid out as y is. cuBLASLt wants its rows to be multiples of 8
-// elements; both arrays are then asked for at addresses to match. fp32, which nobody chooses for speed, stays separate.
+bool is_gelu(Epilogue epilogue) {
+  return epilogue == Epilogue::gelu_forward || epilogue == Epilogue::gelu_backward;
+}
+
+// GELU's pre-activation is the epilogue's auxiliary matrix, laid out as y is. cuBLASLt wants its rows to be multiples
+// of 8 elements; both arrays are then asked for at addresses to match. fp32, which nobody chooses for speed, stays
+// separate.
 bool can_fuse(const MatmulShape& shape) {
   constexpr std::uint32_t kAlignment = 16;
-  return shape.operands == DType::bf16 && shape.result == DType::bf16 && shape.columns % 8 == 0 &&
-         shape.pre_activation_alignment >= kAlignment && shape.y_alignment >= kAlignment;
+  const bool places =
+      !is_gelu(shape.epilogue) || (shape.pre_activation_alignment >= kAlignment && shape.y_alignment >= kAlignment);
+  return shape.operands == DType::bf16 && shape.result == DType::bf16 && shape.columns % 8 == 0 && places;
 }
 
 cublasLtEpilogue_t epilogue_of(const MatmulShape& shape, bool bias) {
@@ -51,6 +58,8 @@ cublasLtEpilogue_t epilogue_of(const MatmulShape& shape, bool bias) {
       return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     case Epilogue::gelu_backward:
       return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::relu_forward:
+      return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
   }
   return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -69,7 +78,7 @@ MatmulPlan describe(const MatmulShape& shape, BiasForm bias) {
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose_b);
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose_a);
   set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape, bias == BiasForm::epilogue));
-  if (shape.epilogue != Epilogue::none) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.columns);
+  if (is_gelu(shape.epilogue)) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.columns);
   plan.y = layout(shape.result, shape.rows, shape.columns);
   plan.a = shape.transpose_a ? layout(shape.operands, shape.depth, shape.rows, shape.a_stride)
                              : layout(shape.operands, shape.rows, shape.depth, shape.a_stride);
@@ -81,38 +90,47 @@ MatmulPlan describe(const MatmulShape& shape, BiasForm bias) {
 // The operands of the epilogue. cuBLASLt adds the bias after scaling, as matmul.h does.
 void set_pointers(const MatmulPlan& plan, const MatmulArgs& args, const void* bias) {
   if (plan.bias == BiasForm::epilogue) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  if (args.epilogue != Epilogue::none)
-    set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.pre_activation.data);
+  if (is_gelu(args.epilogue)) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, args.pre_activation.data);
+}
+
+// Of the bias, as the product will read it. Its values do not matter to a timing, its address does to the choice.
+const void* bias_place(const MatmulPlan& plan, const MatmulArgs& args, const void* scratch) {
+  return plan.bias_bytes(args) != 0 ? scratch : args.bias.data;
 }
 
 // One form of a product, if cuBLASLt has an algorithm for it.
 std::optional<MatmulPlan> plan_form(Device& device, cublasLtHandle_t handle, const MatmulShape& shape,
                                     const MatmulArgs& args, BiasForm form) {
   MatmulPlan plan = describe(shape, form);
-  // The bias's values do not matter to a timing, its address does to the choice: it stands where it will be read. So
-  // does the pre-activation's.
   const std::size_t bias_bytes = plan.bias_bytes(args);
   auto* scratch = static_cast<std::byte*>(device.scratch(Scratch::kernel, bias_bytes + kMostWorkspace));
-  const void* bias = bias_bytes != 0 ? scratch : args.bias.data;
+  const void* bias = bias_place(plan, args, scratch);
   set_pointers(plan, args, bias);
   if (!find_algorithm(device, handle, shape, args, bias, scratch + bias_bytes, plan)) return std::nullopt;
   return plan;
 }
 
 // The faster form of a product with an epilogue, on the real operands: both overwrite y, and z of gelu_forward.
-MatmulPlan plan_gelu(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args) {
+MatmulPlan plan_epilogue(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args) {
   MatmulPlan separate;
   separate.separate = true;
   if (!can_fuse(shape)) return separate;
   std::optional<MatmulPlan> fused =
       plan_form(device, handle, shape, args, shape.bias ? BiasForm::epilogue : BiasForm::none);
   if (!fused) return separate;
-  if (!shape.deterministic && time_on_gpu(device, [&] { matmul_then_gelu(device, args); }) < fused->milliseconds)
+  if (!shape.deterministic && time_on_gpu(device, [&] { matmul_then_activation(device, args); }) < fused->milliseconds)
     return separate;
   return std::move(*fused);
 }
 
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(MatmulChoice::algorithm));
+
 }  // namespace
+
+MatmulChoice MatmulPlan::choice() const {
+  if (separate) return {.separate = true};
+  return {.bias = bias, .algorithm = std::bit_cast<decltype(MatmulChoice::algorithm)>(algorithm)};
+}
 
 MatmulShape matmul_shape(const Device& device, const MatmulArgs& args) {
   return {.rows = args.y.shape[0],
@@ -132,7 +150,7 @@ MatmulShape matmul_shape(const Device& device, const MatmulArgs& args) {
           .a_alignment = alignment_of(args.a.data),
           .b_alignment = alignment_of(args.b.data),
           .bias_alignment = args.bias.empty() ? 0 : alignment_of(args.bias.data),
-          .pre_activation_alignment = args.epilogue == Epilogue::none ? 0 : alignment_of(args.pre_activation.data)};
+          .pre_activation_alignment = is_gelu(args.epilogue) ? alignment_of(args.pre_activation.data) : 0};
 }
 
 cublasStatus_t launch_matmul(cublasLtHandle_t handle, const MatmulPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
@@ -145,7 +163,7 @@ cublasStatus_t launch_matmul(cublasLtHandle_t handle, const MatmulPlan& plan, co
 }
 
 MatmulPlan plan_matmul(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args) {
-  if (shape.epilogue != Epilogue::none) return plan_gelu(device, handle, shape, args);
+  if (shape.epilogue != Epilogue::none) return plan_epilogue(device, handle, shape, args);
   constexpr std::array kWithBias = {BiasForm::epilogue, BiasForm::before};
   constexpr std::array kWithout = {BiasForm::none};
   const std::span<const BiasForm> forms = shape.bias ? std::span<const BiasForm>(kWithBias) : kWithout;
@@ -154,6 +172,27 @@ MatmulPlan plan_matmul(Device& device, cublasLtHandle_t handle, const MatmulShap
   throw Error("matmul: cuBLASLt has no algorithm for y " + to_string(args.y.shape) + " " +
               std::string(name_of(shape.result)) + ", a " + to_string(args.a.shape) + ", b " + to_string(args.b.shape) +
               " " + std::string(name_of(shape.operands)));
+}
+
+std::optional<MatmulPlan> plan_chosen(Device& device, cublasLtHandle_t handle, const MatmulShape& shape,
+                                      const MatmulArgs& args, const MatmulChoice& choice) {
+  const bool epilogue = shape.epilogue != Epilogue::none;
+  if (choice.separate) {
+    MatmulPlan plan;
+    plan.separate = true;
+    return epilogue ? std::optional(std::move(plan)) : std::nullopt;
+  }
+  if (shape.bias != (choice.bias != BiasForm::none)) return std::nullopt;
+  if (epilogue && (!can_fuse(shape) || choice.bias == BiasForm::before)) return std::nullopt;
+  MatmulPlan plan = describe(shape, choice.bias);
+  plan.algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(choice.algorithm);
+  set_pointers(plan, args, bias_place(plan, args, device.scratch(Scratch::kernel, plan.bias_bytes(args))));
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle, plan.operation.get(), plan.b.get(), plan.a.get(),
+                                                        plan.y.get(), plan.y.get(), &plan.algorithm, &result);
+  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kMostWorkspace) return std::nullopt;
+  plan.workspace = result.workspaceSize;
+  return plan;
 }
 
 }  // namespace filigree::cuda

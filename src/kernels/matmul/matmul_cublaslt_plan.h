@@ -3,13 +3,13 @@
 
 #include <cublasLt.h>
 
-#include <compare>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 
 #include "core/cuda_error.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_choices.h"
 
 namespace filigree::cuda {
 
@@ -31,37 +31,10 @@ using CublasLtHandle = std::unique_ptr<cublasLtContext, Destroyer<cublasLtDestro
 using CublasLtOperation = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroyer<cublasLtMatmulDescDestroy>>;
 using CublasLtLayout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroyer<cublasLtMatrixLayoutDestroy>>;
 
-// Everything that the choice of an algorithm may depend on. Extents as in matmul.h; alignments in bytes, at most 256.
-struct MatmulShape {
-  std::int64_t rows = 0;     // M
-  std::int64_t columns = 0;  // N
-  std::int64_t depth = 0;    // K
-  DType operands = DType::f32;
-  DType result = DType::f32;
-  bool transpose_a = false;
-  bool transpose_b = false;
-  bool accumulate = false;
-  bool bias = false;
-  bool scaled = false;
-  bool deterministic = false;
-  Epilogue epilogue = Epilogue::none;
-  std::int64_t a_stride = 0;
-  std::uint32_t y_alignment = 0;
-  std::uint32_t a_alignment = 0;
-  std::uint32_t b_alignment = 0;
-  std::uint32_t bias_alignment = 0;
-  std::uint32_t pre_activation_alignment = 0;
-
-  friend auto operator<=>(const MatmulShape&, const MatmulShape&) = default;
-};
 MatmulShape matmul_shape(const Device& device, const MatmulArgs& args);
 
-// How the bias gets into y: by the product's epilogue, which wants it in y's type, or, where cuBLASLt has no algorithm
-// with that epilogue, written to y's rows before a product that accumulates.
-enum class BiasForm : std::uint8_t { none, epilogue, before };
-
 struct MatmulPlan {
-  bool separate = false;  // an epilogue in two steps, by matmul_then_gelu(): nothing else below is set
+  bool separate = false;  // an epilogue in two steps, by matmul_then_activation(): nothing else below is set
   BiasForm bias = BiasForm::none;
   bool reads_y = false;
   CublasLtOperation operation;
@@ -75,12 +48,16 @@ struct MatmulPlan {
     const bool converts = bias == BiasForm::epilogue && args.y.dtype != DType::f32;
     return converts ? (args.bias.bytes() / 2 + 255) / 256 * 256 : 0;
   }
+  MatmulChoice choice() const;
 };
 
 // Finds the algorithm, by timing (at most about 50 ms; y is left undefined unless the product accumulates) or, when
 // the device is deterministic, by cuBLASLt's own estimate. An epilogue's two forms are timed against each other, which
 // finds the plain product's algorithm as well; a deterministic device takes the fused one wherever cuBLASLt has it.
 MatmulPlan plan_matmul(Device& device, cublasLtHandle_t handle, const MatmulShape& shape, const MatmulArgs& args);
+// The plan of a choice that was made earlier; nothing where cuBLASLt refuses it.
+std::optional<MatmulPlan> plan_chosen(Device& device, cublasLtHandle_t handle, const MatmulShape& shape,
+                                      const MatmulArgs& args, const MatmulChoice& choice);
 
 // Scratch that an algorithm may ask for.
 inline constexpr std::size_t kMostWorkspace = std::size_t{64} << 20;

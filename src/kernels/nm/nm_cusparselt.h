@@ -19,17 +19,21 @@
 namespace filigree::cuda {
 
 // Why the library cannot multiply a matrix (rows, columns) here; "" when it can. It serves 2:4 in bf16 with extents
-// that are multiples of 64. The first time a shape is asked for, the order of its metadata is learned: a few
-// milliseconds for small matrices, half a second for 9216 x 36864.
+// that are multiples of 64. The first time, the order of its metadata is learned from a small matrix, and for each
+// shape it is checked against what the library writes: once the time of a dense product or less.
 std::string cusparselt_refuses(Device& device, std::int64_t rows, std::int64_t columns, Pattern pattern, DType dtype);
+
+// Why cusparselt_pack must leave a matrix that is not refused to the library; "" when the order of its metadata is
+// known here, as it should be.
+std::string cusparselt_order_unknown(Device& device, std::int64_t rows, std::int64_t columns);
 
 // Bytes of metadata behind the values of a matrix that is not refused: rows · columns / 8, unless the library pads
 // them.
 std::int64_t cusparselt_metadata_bytes(Device& device, std::int64_t rows, std::int64_t columns);
 
 // matrix.metadata from matrix.mask, for a matrix that is not refused; in the device's stream. Moves 1/4 byte a weight.
-// by_library: with the library's own compression, at about 5 bytes a weight and 20 to 60 times the time; taken where
-// the metadata's order could not be learned.
+// by_library: with the library's own compression, at about 5 bytes a weight and many times the time; taken where the
+// metadata's order is unknown.
 void cusparselt_pack(Device& device, const NmMatrix& matrix, bool by_library = false);
 
 struct CusparseltShape {
@@ -48,10 +52,13 @@ CusparseltPlanned cusparselt_planned(Device& device, const CusparseltShape& shap
 
 inline constexpr int kFastestAlgorithm = -1;  // timed
 inline constexpr int kUsualAlgorithm = -2;    // not timed: the one that is fastest nearly everywhere, else the default
-// Makes the plan of nm_matmul for args' shapes, unless there is one. The operands are multiplied: x should be random,
-// y is overwritten. `algorithm`: one of the library's, or one of the above. The host waits.
-// With a bias, products with one are planned too: it is then added by the product, which rounds it to bf16; without
-// such a plan it is written to y first.
+// Makes the plan of cusparselt_matmul for args' shapes, unless there is one. The operands are multiplied: x should be
+// random, y is overwritten. `algorithm`: one of the library's, or one of the above. The host waits. With a bias,
+// products with one are planned too: it is then added by the product, which rounds it to bf16; without such a plan it
+// is written to y first.
 CusparseltPlanned cusparselt_plan(Device& device, const NmMatmulArgs& args, int algorithm);
+
+// nm_matmul (nm_matmul.h) of a shape that has a plan.
+void cusparselt_matmul(Device& device, const NmMatmulArgs& args);
 
 }  // namespace filigree::cuda

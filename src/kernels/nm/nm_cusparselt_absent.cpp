@@ -13,6 +13,10 @@ std::string cusparselt_refuses(Device&, std::int64_t, std::int64_t, Pattern, DTy
   return kAbsent;
 }
 
+std::string cusparselt_order_unknown(Device&, std::int64_t, std::int64_t) {
+  return kAbsent;
+}
+
 std::int64_t cusparselt_metadata_bytes(Device&, std::int64_t, std::int64_t) {
   return 0;
 }
@@ -29,8 +33,8 @@ CusparseltPlanned cusparselt_plan(Device&, const NmMatmulArgs&, int) {
   return {.refusal = kAbsent};
 }
 
-void nm_matmul(Device&, const NmMatmulArgs&) {
-  throw Error(std::string("nm_matmul: ") + kAbsent);
+void cusparselt_matmul(Device&, const NmMatmulArgs&) {
+  throw Error(kAbsent);
 }
 
 }  // namespace filigree::cuda

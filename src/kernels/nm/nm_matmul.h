@@ -9,9 +9,9 @@
 // Nothing aliases. Bitwise reproducible on one processor kind and independent of the thread count. Any pattern, any
 // shape; how fast, and on which vector units, is said in nm_matmul_cpu.cpp.
 //
-// On a GPU nm_matmul multiplies what cuSPARSELt serves, with a plan made before (nm_cusparselt.h), and refuses all
-// else; nm_matmul_gradient is for processors. What they refuse is a dense product after nm_expand, or before
-// nm_compress.
+// On a GPU nm_matmul multiplies what cuSPARSELt serves, with a plan made before (nm_cusparselt.h), and without one 1 to
+// 16 tokens by a 2:4 matrix in bf16 (nm_decode_cuda.h); it refuses all else. nm_matmul_gradient is for processors. What
+// they refuse is a dense product after nm_expand, or before nm_compress.
 #pragma once
 
 #include "core/device.h"
@@ -39,8 +39,9 @@ struct NmGradientArgs {
 };
 void nm_matmul_gradient(Device& device, const NmGradientArgs& args);
 
-namespace cuda {  // the same on a GPU: nm_cusparselt.cpp; called by the function above
+namespace cuda {  // the same on a GPU; called by the function above
 void nm_matmul(Device& device, const NmMatmulArgs& args);
+bool nm_matmul_serves(Device& device, const NmMatmulArgs& args);  // now, that is with the plans there are
 }  // namespace cuda
 
 }  // namespace filigree

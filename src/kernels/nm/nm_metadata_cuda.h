@@ -16,9 +16,12 @@ void write_metadata(Device& device, const Tensor& metadata, const Tensor& mask, 
 // dense (rows, columns) bf16 = 1 at the entries that `mask` (rows, columns/8) keeps, 0 elsewhere. columns: a multiple
 // of 8.
 void write_ones(Device& device, const Tensor& dense, const Tensor& mask);
-// The same for the mask in which word w spells w / divisor % kWordPatterns. columns: a multiple of 16.
-void write_spelled(Device& device, const Tensor& dense, std::uint32_t divisor);
+// mask (bytes) in which group g has pattern g / divisor % kGroupPatterns; or one that hashing the byte's place gives.
+void write_spelled(Device& device, const Tensor& mask, std::uint32_t divisor);
+void write_scrambled(Device& device, const Tensor& mask);
 
+// How many 32-bit words of two arrays of equal size differ. The host waits.
+std::uint64_t differing_words(Device& device, const Tensor& a, const Tensor& b);
 // How far y is from a reference, both bf16 of one shape: `wrong` elements with not |y - r| <= relative |r| + absolute
 // (NaN is wrong), and a fingerprint of y's bits and their places. The host waits.
 struct Difference {

@@ -162,7 +162,7 @@ TEST_P(BlockMatmulTest, ForwardWithEpilogues) {
                         .values = matrix_->values.data(),
                         .bias = b.data(),
                         .residual = r.data(),
-                        .gelu = true,
+                        .activation = BlockActivation::gelu,
                         .tokens = tokens(),
                         .grid = grid(),
                         .lists = matrix_->lists()};
@@ -176,7 +176,7 @@ TEST_P(BlockMatmulTest, ForwardWithEpilogues) {
   // The residual in place, without activation: the rounded product is what the pre-activation was, the sum is exact.
   const std::vector<bf16> product = pre.read();
   args.pre_activation = nullptr;
-  args.gelu = false;
+  args.activation = BlockActivation::none;
   args.residual = args.y;
   check(cudaMemcpy(y.data(), r.data(), residual.size() * sizeof(bf16), cudaMemcpyDeviceToDevice));
   block_forward(args, plan, nullptr);
@@ -184,6 +184,14 @@ TEST_P(BlockMatmulTest, ForwardWithEpilogues) {
   for (std::size_t i = 0; i < product.size(); ++i)
     sums.push_back(bf16(static_cast<float>(product[i]) + static_cast<float>(residual[i])));
   EXPECT_TRUE(same_bits(y.read(), sums));
+
+  // ReLU is exact, too.
+  args.activation = BlockActivation::relu;
+  args.residual = nullptr;
+  block_forward(args, plan, nullptr);
+  std::vector<bf16> kept = product;
+  for (bf16& value : kept) value = static_cast<float>(value) < 0.0f ? bf16(0.0f) : value;
+  EXPECT_TRUE(same_bits(y.read(), kept));
 }
 
 TEST_P(BlockMatmulTest, InputGradient) {
@@ -206,6 +214,35 @@ TEST_P(BlockMatmulTest, InputGradient) {
   block_input_gradient(args, plan, nullptr);
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += static_cast<double>(static_cast<float>(first[i]));
   expect_close(dx.read(), expected, 2 * column_length());
+}
+
+TEST_P(BlockMatmulTest, InputGradientWithActivation) {
+  const std::vector<double> before = uniform_bf16(tokens() * grid().columns, 18);
+  const DeviceArray<bf16> dy(rounded(dy_)), z(rounded(before)), dx(tokens() * grid().columns);
+  BlockInputGradientArgs args{.dx = dx.data(),
+                              .dy = dy.data(),
+                              .values = matrix_->values.data(),
+                              .tokens = tokens(),
+                              .grid = grid(),
+                              .lists = matrix_->lists()};
+  const BlockPlan plan = plan_block_input_gradient(grid(), tokens(), gpu_);
+  block_input_gradient(args, plan, nullptr);
+  const std::vector<bf16> product = dx.read();
+  args.pre_activation = z.data();
+  args.activation = BlockActivation::relu;
+  block_input_gradient(args, plan, nullptr);
+  std::vector<bf16> expected = product;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] = bf16(static_cast<float>(product[i]) * (before[i] > 0.0 ? 1.0f : 0.0f));
+  EXPECT_TRUE(same_bits(dx.read(), expected));
+
+  args.activation = BlockActivation::gelu;
+  block_input_gradient(args, plan, nullptr);
+  std::vector<double> slopes = matrix_->host.input_gradient(dy_, tokens());
+  constexpr double kStep = 1e-5;
+  for (std::size_t i = 0; i < slopes.size(); ++i)
+    slopes[i] *= (gelu_reference(before[i] + kStep) - gelu_reference(before[i] - kStep)) / (2.0 * kStep);
+  expect_close(dx.read(), slopes, 2 * column_length());
 }
 
 template <typename T>
@@ -244,20 +281,47 @@ TEST_P(BlockMatmulTest, WeightGradient) {
   check_weight_gradient<bf16>(*matrix_, dy_, x_, tokens(), plan);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, BlockMatmulTest,
-                         ::testing::Values(Case{"single_block", {.rows = 128, .columns = 128}, 256, 1.0},
-                                           Case{"one_token", {.rows = 256, .columns = 384}, 1, 0.5},
-                                           Case{"ragged_rows", {.rows = 640, .columns = 896}, 1000, 0},
-                                           Case{"overhanging_blocks", {.rows = 200, .columns = 328}, 513, 0},
-                                           Case{"half_block", {.rows = 64, .columns = 72}, 70, 1.0},
-                                           Case{"dense", {.rows = 512, .columns = 512}, 512, 1.0},
-                                           Case{"eighth", {.rows = 256, .columns = 2048}, 300, 0.125},
-                                           Case{"split_tokens", {.rows = 256, .columns = 512}, 3000, 0.5},
-                                           Case{"whole_and_split", {.rows = 896, .columns = 384}, 2100, 0, 5},
-                                           Case{"many_tiles", {.rows = 2176, .columns = 1536}, 600, 0.4, 3},
-                                           Case{"plain_16", {.rows = 72, .columns = 100, .block = {16, 16}}, 33, 0.4},
-                                           Case{"plain_odd", {.rows = 45, .columns = 51, .block = {10, 17}}, 7, 0}),
-                         [](const auto& instance) { return std::string(instance.param.name); });
+const auto name_of_case = [](const auto& instance) { return std::string(instance.param.name); };
+
+// These suit compute-sanitizer's race check as well, where the others take minutes: --gtest_filter='Small/*'. Those
+// named decode have up to 16 tokens: the forward product then decodes.
+INSTANTIATE_TEST_SUITE_P(
+    Small, BlockMatmulTest,
+    ::testing::Values(Case{"single_block", {.rows = 128, .columns = 128}, 256, 1.0},
+                      Case{"one_token", {.rows = 256, .columns = 384}, 1, 0.5},
+                      Case{"overhanging_blocks", {.rows = 200, .columns = 328}, 513, 0},
+                      Case{"half_block", {.rows = 64, .columns = 72}, 70, 1.0},
+                      Case{"plain_16", {.rows = 72, .columns = 100, .block = {16, 16}}, 33, 0.4},
+                      Case{"plain_odd", {.rows = 45, .columns = 51, .block = {10, 17}}, 37, 0},
+                      Case{"decode_ragged", {.rows = 640, .columns = 896}, 3, 0},
+                      Case{"decode_32", {.rows = 100, .columns = 136, .block = {32, 32}}, 16, 0},
+                      Case{"decode_64", {.rows = 328, .columns = 200, .block = {64, 64}}, 8, 0},
+                      Case{"decode_flat", {.rows = 40, .columns = 520, .block = {4, 24}}, 9, 0},
+                      Case{"decode_narrow", {.rows = 90, .columns = 70, .block = {24, 4}}, 2, 0},
+                      Case{"decode_odd", {.rows = 45, .columns = 51, .block = {10, 17}}, 11, 0},
+                      Case{"decode_uneven_width", {.rows = 72, .columns = 100, .block = {16, 16}}, 5, 0.4},
+                      Case{"decode_overhanging", {.rows = 200, .columns = 328}, 16, 0}),
+    name_of_case);
+INSTANTIATE_TEST_SUITE_P(
+    Large, BlockMatmulTest,
+    ::testing::Values(Case{"ragged_rows", {.rows = 640, .columns = 896}, 1000, 0},
+                      Case{"dense", {.rows = 512, .columns = 512}, 512, 1.0},
+                      Case{"eighth", {.rows = 256, .columns = 2048}, 300, 0.125},
+                      Case{"split_tokens", {.rows = 256, .columns = 512}, 3000, 0.5},
+                      Case{"whole_and_split", {.rows = 896, .columns = 384}, 2100, 0, 5},
+                      Case{"many_tiles", {.rows = 2176, .columns = 1536}, 600, 0.4, 3},
+                      Case{"decode_16", {.rows = 2064, .columns = 1600, .block = {16, 16}}, 4, 0.5},
+                      Case{"decode_many_warps", {.rows = 24, .columns = 4096, .block = {8, 8}}, 1, 0.5}),
+    name_of_case);
+
+TEST(BlockMatmul, RefusesADerivativeWithoutItsArgument) {
+  BlockInputGradientArgs args;
+  args.tokens = 1;
+  args.grid = {.rows = 64, .columns = 64, .block = {64, 64}};
+  args.lists.blocks = 1;
+  args.activation = BlockActivation::gelu;
+  EXPECT_THROW(block_input_gradient(args, {}, nullptr), Error);
+}
 
 TEST(BlockMatmul, RefusesAPlanThatDoesNotFit) {
   BlockForwardArgs args;

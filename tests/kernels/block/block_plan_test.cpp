@@ -26,6 +26,27 @@ TEST(BlockPlan, NoMoreClustersThanTiles) {
   EXPECT_EQ(plan_block_input_gradient({.rows = 256, .columns = 384}, 512, kH200).clusters, 3);
 }
 
+TEST(BlockPlan, FewTokensAreDecoded) {
+  EXPECT_EQ(plan_block_forward(kSquare, 16, kH200).kernel, BlockKernel::decode);
+  EXPECT_EQ(plan_block_forward(kSquare, 17, kH200).kernel, BlockKernel::sm90);
+  EXPECT_EQ(plan_block_forward({.rows = 45, .columns = 51, .block = {10, 17}}, 1, kH200).kernel, BlockKernel::decode);
+  EXPECT_EQ(plan_block_input_gradient(kSquare, 1, kH200).kernel, BlockKernel::sm90);
+  EXPECT_EQ(plan_block_forward(kSquare, 1, {.major = 7, .minor = 5}).kernel, BlockKernel::plain);
+}
+
+// The fewer outputs, the more warps share the reduction of one.
+TEST(BlockPlan, DecodingKeepsTheMemoryBusy) {
+  EXPECT_EQ(plan_block_forward({.rows = 128, .columns = 4096}, 1, kH200).warps, kDecodeWarps);
+  for (const std::int64_t rows : {128, 1600, 4800, 5120, 15360, 20480, 65536})
+    for (const BlockShape block : {BlockShape{128, 128}, BlockShape{16, 16}, BlockShape{24, 8}}) {
+      const BlockGrid grid{.rows = rows, .columns = 4096, .block = block};
+      const std::int64_t tiles = grid.block_rows() * ((block.rows + 15) / 16);
+      const int warps = plan_block_forward(grid, 1, kH200).warps;
+      EXPECT_TRUE(warps == kDecodeWarps || (warps >= 2 && tiles * warps >= 1700)) << rows << " " << to_string(block);
+      EXPECT_TRUE(warps == 2 || tiles * warps / 2 < 1700) << rows << " " << to_string(block);
+    }
+}
+
 // All clusters' segments cover every step of every tile once; a workspace slot is used once; a cluster's pieces are at
 // most two; no cluster does much more than its share.
 TEST(BlockPlan, SegmentsCoverTheWeightGradient) {

@@ -117,6 +117,32 @@ TEST_F(BlockCuda, ProductsAreTheProcessors) {
     }
 }
 
+// A product that takes an activation along gives the bits of the product and the activation's own kernel.
+TEST_F(BlockCuda, ActivationsJoinBitForBit) {
+  for (const BlockGrid& grid : kGrids)
+    for (const std::int64_t tokens : {3, 300})
+      for (const Activation kind : {Activation::gelu, Activation::relu}) {
+        const std::string what = to_string(grid.block) + ", " + std::to_string(tokens) + " tokens";
+        const Matrix matrices = matrix(grid, DType::bf16, 10);
+        const auto random = [&](std::int64_t width, std::uint32_t stream) {
+          return on_gpu(random_tensor(cpu(), DType::bf16, {tokens, width}, stream));
+        };
+        const OwnedTensor x = random(grid.columns, 11), dy = random(grid.rows, 12), before = random(grid.columns, 13);
+        const OwnedTensor y = random(grid.rows, 14), z = random(grid.rows, 15), plain = random(grid.rows, 16);
+        const OwnedTensor dz = random(grid.columns, 17), dx = random(grid.columns, 18);
+        block_product(gpu(), {.y = y, .x = x, .weight = matrices.device, .activation = kind, .pre_activation = z});
+        block_product(gpu(), {.y = plain, .x = x, .weight = matrices.device});
+        expect_same(z, on_cpu(plain), what + ", z");
+        activation_forward(gpu(), {.kind = kind, .y = plain, .x = z});
+        expect_same(y, on_cpu(plain), what + ", y");
+        block_product_dx(gpu(),
+                         {.dx = dz, .dy = dy, .weight = matrices.device, .activation = kind, .pre_activation = before});
+        block_product_dx(gpu(), {.dx = dx, .dy = dy, .weight = matrices.device});
+        activation_backward(gpu(), {.kind = kind, .dx = dx, .dy = dx, .x = before});
+        expect_same(dz, on_cpu(dx), what + ", dz");
+      }
+}
+
 TEST_F(BlockCuda, SaysWhichWeightsItIsFastFor) {
   const bool hopper = gpu().gpu().capability == 90;
   EXPECT_EQ(cuda::block_products_refuse(gpu(), {.rows = 256, .columns = 384}, DType::bf16).empty(), hopper);

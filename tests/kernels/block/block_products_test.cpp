@@ -190,26 +190,62 @@ INSTANTIATE_TEST_SUITE_P(Targets, BlockProducts,
                            return std::get<0>(test.param).name + "_" + std::get<1>(test.param).name;
                          });
 
-TEST(BlockProductsContract, RefusesWhatDoesNotFit) {
-  const auto device = Device::cpu();
-  const BlockGrid grid{.rows = 32, .columns = 32, .block = {16, 16}};
-  const BlockLists lists = make_block_lists(grid, {1, 0, 0, 1});
-  const DeviceBlockLists view{.row_start = lists.row_start.data(),
-                              .row_entries = lists.row_entries.data(),
-                              .column_start = lists.column_start.data(),
-                              .column_entries = lists.column_entries.data(),
-                              .blocks = 2};
-  const OwnedTensor values = random_tensor(*device, DType::f32, {2, 16, 16}, 1);
-  const OwnedTensor x = random_tensor(*device, DType::f32, {4, 32}, 2),
-                    y = random_tensor(*device, DType::f32, {4, 32}, 3);
-  const OwnedTensor narrow = random_tensor(*device, DType::f32, {4, 31}, 4);
-  const OwnedTensor half = random_tensor(*device, DType::bf16, {4, 32}, 5);
-  const BlockMatrix weight{values, grid, view};
-  EXPECT_NO_THROW(block_product(*device, {.y = y, .x = x, .weight = weight}));
-  EXPECT_THROW(block_product(*device, {.y = y, .x = narrow, .weight = weight}), Error);
-  EXPECT_THROW(block_product(*device, {.y = y, .x = half, .weight = weight}), Error);
-  EXPECT_THROW(block_product_dx(*device, {.dx = narrow, .dy = y, .weight = weight}), Error);
-  EXPECT_THROW(block_product_dw(*device, {.gradient = x, .dy = y, .x = x, .grid = grid, .lists = view}), Error);
+// Two of four blocks, and operands that fit.
+class BlockProductsContract : public ::testing::Test {
+ protected:
+  OwnedTensor random(std::int64_t width, std::uint32_t stream, DType dtype = DType::f32) {
+    return random_tensor(*device_, dtype, {4, width}, stream);
+  }
+
+  std::unique_ptr<Device> device_ = Device::cpu();
+  const BlockGrid grid_{.rows = 32, .columns = 32, .block = {16, 16}};
+  const BlockLists lists_ = make_block_lists(grid_, {1, 0, 0, 1});
+  const DeviceBlockLists view_{.row_start = lists_.row_start.data(),
+                               .row_entries = lists_.row_entries.data(),
+                               .column_start = lists_.column_start.data(),
+                               .column_entries = lists_.column_entries.data(),
+                               .blocks = 2};
+  const OwnedTensor values_ = random_tensor(*device_, DType::f32, {2, 16, 16}, 1);
+  const BlockMatrix weight_{values_, grid_, view_};
+};
+
+TEST_F(BlockProductsContract, ActivationsJoinBitForBit) {
+  for (const Activation kind : {Activation::gelu, Activation::relu}) {
+    const OwnedTensor x = random(32, 2), y = random(32, 3), z = random(32, 4), plain = random(32, 5);
+    block_product(*device_, {.y = y, .x = x, .weight = weight_, .activation = kind, .pre_activation = z});
+    block_product(*device_, {.y = plain, .x = x, .weight = weight_});
+    EXPECT_EQ(values_of(z), values_of(plain));
+    activation_forward(*device_, {.kind = kind, .y = plain, .x = z});
+    EXPECT_EQ(values_of(y), values_of(plain));
+    if (kind == Activation::relu) {
+      const OwnedTensor alone = random(32, 6);
+      block_product(*device_, {.y = alone, .x = x, .weight = weight_, .activation = kind});
+      EXPECT_EQ(values_of(alone), values_of(plain)) << "relu without its z";
+    }
+    block_product_dx(*device_, {.dx = y, .dy = x, .weight = weight_, .activation = kind, .pre_activation = z});
+    block_product_dx(*device_, {.dx = plain, .dy = x, .weight = weight_});
+    activation_backward(*device_, {.kind = kind, .dx = plain, .dy = plain, .x = z});
+    EXPECT_EQ(values_of(y), values_of(plain));
+  }
+}
+
+TEST_F(BlockProductsContract, RefusesWhatDoesNotFit) {
+  const OwnedTensor x = random(32, 2), y = random(32, 3), narrow = random(31, 4), half = random(32, 5, DType::bf16);
+  EXPECT_NO_THROW(block_product(*device_, {.y = y, .x = x, .weight = weight_}));
+  EXPECT_THROW(block_product(*device_, {.y = y, .x = narrow, .weight = weight_}), Error);
+  EXPECT_THROW(block_product(*device_, {.y = y, .x = half, .weight = weight_}), Error);
+  EXPECT_THROW(block_product_dx(*device_, {.dx = narrow, .dy = y, .weight = weight_}), Error);
+  EXPECT_THROW(block_product(*device_, {.y = y, .x = x, .weight = weight_, .activation = Activation::gelu}), Error);
+  EXPECT_THROW(
+      block_product(
+          *device_,
+          {.y = y, .x = x, .weight = weight_, .activation = Activation::swiglu, .pre_activation = random(32, 6)}),
+      Error);
+  EXPECT_THROW(
+      block_product_dx(*device_,
+                       {.dx = y, .dy = x, .weight = weight_, .activation = Activation::relu, .pre_activation = narrow}),
+      Error);
+  EXPECT_THROW(block_product_dw(*device_, {.gradient = x, .dy = y, .x = x, .grid = grid_, .lists = view_}), Error);
 }
 
 }  // namespace

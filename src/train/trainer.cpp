@@ -84,8 +84,8 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
   require_sparse();
   if (interrupt_requested())
-    throw Interrupted(folder_.is_new() ? "interrupted during set-up; nothing was kept"
-                                       : "interrupted during set-up; the run is as it was");
+    throw Interrupted(folder_.path().string() + ": interrupted during set-up; " +
+                      (folder_.is_new() ? "nothing of it was kept" : "the run is as it was"));
   if (!folder_.is_new()) {
     // All that could be refused has been: now the run's own files may change.
     if (!checkpoint) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
@@ -340,8 +340,7 @@ void Trainer::train_step(std::int64_t step) {
                                .lr = lr,
                                .grad_norm = norm,
                                .step_ms = ms,
-                               .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3,
-                               .extra = {}});
+                               .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3});
   add_to_line(loss, ms);
   const std::int64_t every = config_.log.every;
   if ((every > 0 && done % every == 0) || done == config_.train.steps || done == first_step_ + 1) {
@@ -352,9 +351,7 @@ void Trainer::train_step(std::int64_t step) {
                        .lr = lr,
                        .grad_norm = norm,
                        .step_ms = line_ms_ / count,
-                       .tokens_per_s = static_cast<double>(config_.train.batch_tokens) * count / line_ms_ * 1e3,
-                       .ceiling_share = std::nullopt,
-                       .extra = {}});
+                       .tokens_per_s = static_cast<double>(config_.train.batch_tokens) * count / line_ms_ * 1e3});
   }
   if (every == 0 || done % every == 0) {
     line_loss_ = line_ms_ = 0.0;

@@ -321,7 +321,7 @@ TEST_F(Program, ASignalDuringSetUpKeepsNothingAndClaimsNoCheckpoint) {
   };
   for (const auto& [text, file, says] :
        {Moment{"long.txt", "out/.lock", "interrupted; nothing was written"},
-        Moment{"configs/lace.txt", "out/data", "interrupted during set-up; nothing was kept"}}) {
+        Moment{"configs/lace.txt", "out/data", "out: interrupted during set-up; nothing of it was kept"}}) {
     // A model whose set-up takes about a second.
     Started started({"train", config_, "--out", "out", "--set", "data.tokenizer=bytes", "--set", "data.val=[]", "--set",
                      std::string("data.train=") + text, "--set", "model.width=1024", "--set", "model.layers=6"},
@@ -338,12 +338,12 @@ TEST_F(Program, ASignalDuringSetUpKeepsNothingAndClaimsNoCheckpoint) {
 
 TEST_F(Program, TooLittleMemoryIsSaidInTheCommandsOwnWords) {
   ASSERT_EQ(program({"train", config_, "--out", "run", "--set", "train.steps=1", "--set", "train.warmup=0"}).code, 0);
-  const auto scored = program({"eval", "run", "--batch", "1000000000"});
+  const auto scored = program({"eval", "run", "--batch", "1000000000000"});
   EXPECT_EQ(scored.code, 1);
   EXPECT_NE(scored.err.find("a smaller batch or a shorter context needs less"), std::string::npos) << scored.err;
   EXPECT_EQ(scored.err.find("micro_batch"), std::string::npos) << scored.err;
-  const auto trained = program({"train", config_, "--out", "out", "--set", "train.batch_tokens=100000000000", "--set",
-                                "train.micro_batch=0", "--set", "train.steps=1", "--set", "train.warmup=0"});
+  const auto trained = program({"train", config_, "--out", "out", "--set", "train.batch_tokens=1000000000000000",
+                                "--set", "train.micro_batch=0", "--set", "train.steps=1", "--set", "train.warmup=0"});
   EXPECT_EQ(trained.code, 1);
   EXPECT_NE(trained.err.find("out of memory"), std::string::npos) << trained.err;
   EXPECT_NE(trained.err.find("train.micro_batch"), std::string::npos) << trained.err;

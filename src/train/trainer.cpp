@@ -18,6 +18,7 @@
 #include "optim/schedule.h"
 #include "report/html_report.h"
 #include "train/environment.h"
+#include "train/hub_source.h"
 #include "train/model_loading.h"
 #include "train/resumption.h"
 #include "train/summary.h"
@@ -148,9 +149,29 @@ void Trainer::start_model() {
     model_->initialize(*device_);
     return;
   }
+  if (is_hub_folder(config_.model.init)) {
+    start_from_hub();
+    return;
+  }
   const CheckpointReader source(find_checkpoint(config_.model.init));
   check_tokenizer(source.state(), "model.init: " + config_.model.init);
   model_->load_initial(*device_, source, checkpoint_config(source.folder(), {}), source.state().adapters);
+}
+
+void Trainer::start_from_hub() {
+  const fs::path from = config_.model.init;
+  const HubSource source(from, config_.model.context);
+  for (const std::string& key : source.weights().model().unknown_keys)
+    console_.warn((from / kHubConfigFile).string() + ": " + key + " is no key that filigree knows; it is passed over");
+  const HubTokenizer found = find_hub_tokenizer(from, config_.model.vocab);
+  CheckpointState state;
+  if (found.tokenizer)
+    state.tokenizer = found.tokenizer->identity();
+  else
+    console_.warn("whether the data was made with the tokenizer of " + from.string() + " cannot be checked: " +
+                  found.why_not);
+  check_tokenizer(state, "model.init: " + from.string());
+  model_->load_initial(*device_, source, source.config(), false);
 }
 
 void Trainer::check_tokenizer(const CheckpointState& state, const std::string& what) const {

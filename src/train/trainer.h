@@ -53,6 +53,7 @@ class Trainer {
   void open_data();
   void build_model(const CheckpointState* state);  // of the checkpoint that the run goes on from; null: it starts
   void start_model();
+  void start_from_hub();
   void resume(const CheckpointReader& checkpoint);
   void check_unchanged(const Config& saved, const CheckpointState* state);
   std::map<std::string, DataFingerprint> fingerprints() const;

@@ -247,7 +247,7 @@ HubModel parse_hub_config(std::string_view text, const std::string& file, std::i
 }
 
 std::string write_hub_config(const ModelConfig& model, const std::string& type, DType dtype,
-                             std::int64_t end_of_text) {
+                             std::int64_t end_of_text, const std::string& kept) {
   const Json end = end_of_text >= 0 ? Json(end_of_text) : Json(nullptr);
   Json json;
   if (type == "gpt2") {
@@ -301,6 +301,10 @@ std::string write_hub_config(const ModelConfig& model, const std::string& type, 
   json["bos_token_id"] = end;
   json["eos_token_id"] = end;
   if (type == "opt") json["pad_token_id"] = end;  // the class has another default, which may be no id of this model
+  const Json before = Json::parse(kept, nullptr, false);
+  if (before.is_object())
+    for (const char* id : {"bos_token_id", "eos_token_id", "pad_token_id"})
+      if (before.contains(id)) json[id] = before.at(id);
   json["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
   return json.dump(2) + "\n";
 }

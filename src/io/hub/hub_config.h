@@ -30,7 +30,9 @@ struct HubModel {
 HubModel parse_hub_config(std::string_view text, const std::string& file, std::int64_t context = 0);
 
 // config.json for a model of ours, under `type` (see above). end_of_text: its id, below 0 where no tokenizer is known.
-// Throws UserError where the type cannot say what the model is (an OPT with another norm epsilon).
-std::string write_hub_config(const ModelConfig& model, const std::string& type, DType dtype, std::int64_t end_of_text);
+// kept: the config.json that the model came with, whose ids of special tokens are taken over, or "". Throws UserError
+// where the type cannot say what the model is (an OPT with another norm epsilon).
+std::string write_hub_config(const ModelConfig& model, const std::string& type, DType dtype, std::int64_t end_of_text,
+                             const std::string& kept);
 
 }  // namespace filigree

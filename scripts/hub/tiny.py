@@ -6,39 +6,35 @@ import transformers
 CONTEXT = 24
 
 
+IDS = {"bos_token_id": 1, "eos_token_id": 2, "attn_implementation": "eager"}
+
+
 def gpt2(vocab, **more):
-    return transformers.GPT2Config(vocab_size=vocab, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4, n_inner=64,
-                                   **special(more))
+    shape = {"n_positions": CONTEXT, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 64}
+    return transformers.GPT2Config(vocab_size=vocab, **{**IDS, **shape, **more})
 
 
 def opt(vocab, **more):
-    return transformers.OPTConfig(
-        vocab_size=vocab, hidden_size=32, num_hidden_layers=2, ffn_dim=64, num_attention_heads=4,
-        max_position_embeddings=CONTEXT, word_embed_proj_dim=32, pad_token_id=None, **special(more))
+    shape = {"hidden_size": 32, "word_embed_proj_dim": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "ffn_dim": 64, "max_position_embeddings": CONTEXT, "pad_token_id": None}
+    return transformers.OPTConfig(vocab_size=vocab, **{**IDS, **shape, **more})
+
+
+LLAMA = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-5}
 
 
 def llama2(vocab, **more):
-    return transformers.LlamaConfig(
-        vocab_size=vocab, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=4, max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, **special(more))
+    return transformers.LlamaConfig(vocab_size=vocab, **{**IDS, **LLAMA, "num_key_value_heads": 4, **more})
 
 
 def llama3(vocab, **more):
-    return transformers.LlamaConfig(
-        vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=CONTEXT, rms_norm_eps=1e-5,
-        rope_parameters={"rope_type": "default", "rope_theta": 500000.0}, **special(more))
+    rotary = {"rope_type": "default", "rope_theta": 500000.0}
+    return transformers.LlamaConfig(vocab_size=vocab, **{**IDS, **LLAMA, "rope_parameters": rotary, **more})
 
 
 def mistral(vocab, **more):
-    more.setdefault("sliding_window", CONTEXT)
-    return transformers.MistralConfig(
-        vocab_size=vocab, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=CONTEXT, **special(more))
-
-
-def special(more):
-    return {"bos_token_id": 1, "eos_token_id": 2, "attn_implementation": "eager", **more}
+    return transformers.MistralConfig(vocab_size=vocab, **{**IDS, **LLAMA, "sliding_window": CONTEXT, **more})
 
 
 def make(config, seed):

@@ -22,13 +22,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kLongestKept = 1 << 20;
 
-// Where the files lie that the model brought along; nothing where it began here.
-fs::path kept_files(const fs::path& checkpoint) {
-  for (const fs::path& place : {checkpoint, checkpoint.parent_path().parent_path()})
-    if (fs::is_directory(place / kKeptHubFolder)) return place / kKeptHubFolder;
-  return {};
-}
-
 std::string read_kept(const fs::path& kept, const char* name) {
   return !kept.empty() && fs::exists(kept / name) ? read_file(kept / name, kLongestKept) : "";
 }
@@ -90,7 +83,7 @@ HubExported export_hub_folder(const HubExportOptions& options) {
                options.out.string() + ": exists already; choose another --out");
   const CheckpointReader checkpoint(find_checkpoint(options.from));
   const Config config = checkpoint_config(checkpoint.folder(), {});
-  const fs::path kept = kept_files(checkpoint.folder());
+  const fs::path kept = kept_hub_files(checkpoint.folder());
   const std::string kept_config = read_kept(kept, kHubConfigFile);
   HubExported result{.checkpoint = checkpoint.folder(),
                      .type = type_of(config, kept_config),

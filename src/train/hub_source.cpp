@@ -50,6 +50,12 @@ HubTokenizer find_hub_tokenizer(const fs::path& folder, std::int64_t vocab) {
   return {nullptr, folder.string() + ": it has none (tokenizer.model, tokenizer.json, merges.txt)"};
 }
 
+fs::path kept_hub_files(const fs::path& checkpoint) {
+  for (const fs::path& place : {checkpoint, checkpoint.parent_path().parent_path()})  // or its run
+    if (fs::is_directory(place / kKeptHubFolder)) return place / kKeptHubFolder;
+  return {};
+}
+
 void keep_hub_files(const fs::path& from, const fs::path& to, bool tokenizer) {
   const auto keep = [&](const char* name) {
     if (!fs::is_regular_file(from / name)) return;

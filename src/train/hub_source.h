@@ -37,6 +37,8 @@ HubTokenizer find_hub_tokenizer(const std::filesystem::path& folder, std::int64_
 // Files that a model of Hugging Face's brings along and that an export gives back are kept below a checkpoint, or a run
 // that starts from the folder, in a folder of this name.
 inline constexpr const char* kKeptHubFolder = "huggingface";
+// Where they lie for a checkpoint; empty where there are none.
+std::filesystem::path kept_hub_files(const std::filesystem::path& checkpoint);
 // Copies those that `from` has to `to`, which is made where there are any. tokenizer: also the tokenizer's files.
 void keep_hub_files(const std::filesystem::path& from, const std::filesystem::path& to, bool tokenizer);
 // config.json, generation_config.json; of a tokenizer.

@@ -97,6 +97,9 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     restore_line();
   }
   write_file_atomically(folder_.path() / "config.toml", write_config(config_));
+  if (!origin_.empty())
+    keep_hub_files(origin_, folder_.path() / kKeptHubFolder,
+                   tokenizer_identity().empty() || tokenizer_identity() == origin_tokenizer_);
   if (data_.tokenizer) data_.tokenizer->save(folder_.path() / kTokenizerFile);
   write_file_atomically(folder_.path() / "environment.json", environment_json(*device_));
   folder_.keep();
@@ -156,6 +159,8 @@ void Trainer::start_model() {
   const CheckpointReader source(find_checkpoint(config_.model.init));
   check_tokenizer(source.state(), "model.init: " + config_.model.init);
   model_->load_initial(*device_, source, checkpoint_config(source.folder(), {}), source.state().adapters);
+  origin_ = kept_hub_files(source.folder());
+  origin_tokenizer_ = source.state().tokenizer;
 }
 
 void Trainer::start_from_hub() {
@@ -172,6 +177,8 @@ void Trainer::start_from_hub() {
                   found.why_not);
   check_tokenizer(state, "model.init: " + from.string());
   model_->load_initial(*device_, source, source.config(), false);
+  origin_ = from;
+  origin_tokenizer_ = state.tokenizer;
 }
 
 void Trainer::check_tokenizer(const CheckpointState& state, const std::string& what) const {

@@ -307,7 +307,7 @@ TEST(ConfigRead, RequiredKeysAndSeveralMistakesComeTogether) {
       "run.toml: train.batch_tokens is missing: tokens of an optimizer step; expected an integer of at least 1");
   EXPECT_EQ(refusal("[data]\ntrain = '/d'\n[train]\nsteps = 1\nbatch_tokens = 8\n[model]\nlayers = 2\n"),
             "run.toml: the model has no shape; expected model.preset, or model.layers, model.width, model.heads and "
-            "model.context");
+            "model.context, or model.init, a model to start from");
 }
 
 TEST(ConfigRead, AtMostTwentyProblemsAreShown) {

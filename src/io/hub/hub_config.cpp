@@ -41,12 +41,8 @@ class Values {
   }
 
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
-    const Json& value = json_.contains(key) ? json_.at(key) : Json();
-    // A container may be deep, and a text anything.
-    std::string shown = value.is_structured() ? std::string(value.is_array() ? "a list" : "an object")
-                                              : value.dump(-1, ' ', true, Json::error_handler_t::replace);
-    if (shown.size() > 80) shown = shown.substr(0, 80) + "...";
-    throw UserError(file_ + ": " + key + ": found " + shown + ", " + why);
+    throw UserError(file_ + ": " + key + ": found " + (json_.contains(key) ? shown(json_.at(key)) : "nothing") + ", " +
+                    why);
   }
 
   // Whether the key is there with a value; from now on it counts as known.
@@ -109,6 +105,14 @@ class Values {
   }
 
  private:
+  // A list may be deeper than the stack that it would take to show or copy it.
+  static std::string shown(const Json& value) {
+    if (value.is_structured()) return value.is_array() ? "a list" : "an object";
+    std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+    if (text.size() > 80) text = text.substr(0, 80) + "...";
+    return text;
+  }
+
   std::string file_;
   Json json_;
   std::set<std::string> known_;
@@ -217,6 +221,12 @@ void check_shape(const ModelConfig& model, const std::string& file) {
     refuse("heads of " + std::to_string(model.width / model.heads) + " channels, but rotary positions turn pairs");
 }
 
+// null, a number, or several that end a text.
+bool is_token_id(const Json& value) {
+  const auto number = [](const Json& one) { return one.is_number_integer(); };
+  return value.is_null() || number(value) || (value.is_array() && std::all_of(value.begin(), value.end(), number));
+}
+
 }  // namespace
 
 HubModel parse_hub_config(std::string_view text, const std::string& file, std::int64_t context) {
@@ -304,7 +314,7 @@ std::string write_hub_config(const ModelConfig& model, const std::string& type, 
   const Json before = Json::parse(kept, nullptr, false);
   if (before.is_object())
     for (const char* id : {"bos_token_id", "eos_token_id", "pad_token_id"})
-      if (before.contains(id)) json[id] = before.at(id);
+      if (before.contains(id) && is_token_id(before.at(id))) json[id] = before.at(id);
   json["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
   return json.dump(2) + "\n";
 }

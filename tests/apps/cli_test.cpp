@@ -31,8 +31,8 @@ TEST_F(Program, SaysItsVersionAndExplainsEveryCommand) {
   EXPECT_EQ(version.code, 0);
   EXPECT_NE(version.out.find("filigree 0."), std::string::npos);
   EXPECT_NE(version.out.find("back ends: CPU"), std::string::npos);
-  for (const char* command : {"prepare", "train", "tune", "eval", "generate", "inspect", "import", "export",
-                              "bench", "report"}) {
+  for (const char* command :
+       {"prepare", "train", "tune", "eval", "generate", "inspect", "import", "export", "bench", "report"}) {
     const auto help = program({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:"), std::string::npos) << command;

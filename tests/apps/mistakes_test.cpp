@@ -134,7 +134,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"adapters_on_dense", tiny({"weights.method=dense"}), {"adapters.rank"}},
         Mistake{"bench_model", {"bench", "step", "--model", "gpt9"}, {"gpt9", "gpt2-124m"}},
         Mistake{"import_nothing", {"import", "existing", "--out", "out"}, {"existing", "no config.json in it"}},
-        Mistake{"import_bin", {"import", "hub", "--out", "out"}, {"hub: neither model.safetensors nor", "save_pretrained"}},
+        Mistake{
+            "import_bin", {"import", "hub", "--out", "out"}, {"hub: neither model.safetensors nor", "save_pretrained"}},
         Mistake{"import_over", {"import", "hub", "--out", "existing"}, {"existing: exists already", "another --out"}},
         Mistake{"import_context", {"import", "hub", "--out", "out", "--context", "9"}, {"9 tokens", "8 positions"}},
         Mistake{"import_precision", {"import", "hub", "--out", "out", "--precision", "fp16"}, {"--precision", "fp16"}},

@@ -13,7 +13,7 @@
 //
 // `Weights` says how W is stored. It is a struct of the kernel's arguments, with
 //   kStepInputs, kStageBytes              of a step
-//   kThreadBlocks                         on a multiprocessor, which registers must suffice for
+//   kThreadBlocks                         on a multiprocessor that registers must suffice for
 //   Part, part()                          a thread block's part: `rows` of W, `inputs` of each of them, for which x has
 //                                         the places 0 .. inputs - 1, and what else the functions below need
 //   x_at(part, place)                     input of x at this place, a multiple of 8; -1: zeros
@@ -87,7 +87,7 @@ class DecodeWork {
 inline constexpr int kDecodeHelpers = 2;
 
 template <int kWarps, int kStages, int kTokenTiles, typename Weights>
-__global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, Weights::kThreadBlocks)
+__global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, kWarps > 8 ? 1 : Weights::kThreadBlocks)
     decode_stream_kernel(const __grid_constant__ Weights weights, const __grid_constant__ DecodeLayout layout) {
   constexpr int kTokens = kTokenTiles * kDecodeTileTokens, kTileSums = kDecodeTileRows * kTokens;
   extern __shared__ __align__(128) std::uint8_t shared[];  // rings; sums of two tiles in turn; sums between chunks; x

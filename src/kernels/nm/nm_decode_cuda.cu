@@ -161,33 +161,19 @@ bool takes_nm_decode(const NmMatmulArgs& args) {
 void nm_decode(Device& device, const NmMatmulArgs& args) {
   require(takes_nm_decode(args), "nm_decode: not a product of a few tokens with a 2:4 matrix in bf16");
   const NmMatrix& weight = args.weight;
-  auto* const y = static_cast<__nv_bfloat16*>(args.y.data);
-  const auto* const x = static_cast<const __nv_bfloat16*>(args.x.data);
-  const float* const bias = args.bias.empty() ? nullptr : args.bias.as<float>();
-  const auto tokens = static_cast<int>(args.x.shape[0]);
   if (weight.columns % NmDecodeWeights::kWidth == 0 && DecodeGpu::current().streams())
-    return launch_nm_decode_stream<kDecodeStreamWarps, kDecodeStages>(
-        {.y = y,
-         .values = static_cast<const std::uint8_t*>(weight.values.data),
-         .mask = weight.mask.as<std::uint8_t>(),
-         .bias = bias,
-         .rows = static_cast<int>(weight.rows),
-         .columns = static_cast<int>(weight.columns),
-         .part_rows = 0,
-         .scale = args.scale,
-         .accumulate = args.accumulate},
-        {.x = x, .columns = static_cast<int>(weight.columns), .tokens = tokens}, device.stream());
-  const DecodeArgs to{.y = y,
-                      .x = x,
+    return launch_nm_decode_stream<kDecodeStreamWarps, kDecodeStages>(args, device.stream());
+  const DecodeArgs to{.y = static_cast<__nv_bfloat16*>(args.y.data),
+                      .x = static_cast<const __nv_bfloat16*>(args.x.data),
                       .values = static_cast<const __nv_bfloat16*>(weight.values.data),
                       .mask = weight.mask.as<std::uint8_t>(),
-                      .bias = bias,
-                      .tokens = tokens,
+                      .bias = args.bias.empty() ? nullptr : args.bias.as<float>(),
+                      .tokens = static_cast<int>(args.x.shape[0]),
                       .rows = weight.rows,
                       .columns = weight.columns,
                       .scale = args.scale,
                       .accumulate = args.accumulate};
-  if (tokens > 8)
+  if (to.tokens > 8)
     launch<2>(device, to);
   else
     launch<1>(device, to);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kernels/decode_stream.cuh"
+#include "kernels/nm/nm_matmul.h"
 #include "kernels/nm/nm_metadata.h"
 
 namespace filigree::cuda {
@@ -94,20 +95,32 @@ struct NmDecodeWeights {
   }
 };
 
-// Sets `part_rows`.
+// Arguments that takes_nm_decode, with K a multiple of NmDecodeWeights::kWidth.
 template <int kWarps, int kStages>
-void launch_nm_decode_stream(NmDecodeWeights weights, const DecodeLayout& layout, CUstream_st* stream) {
+void launch_nm_decode_stream(const NmMatmulArgs& args, CUstream_st* stream) {
+  const NmMatrix& weight = args.weight;
   // As many thread blocks as multiprocessors, or a multiple of it where a part would have very many rows.
   constexpr std::int64_t kMostRows = 256;
   const std::int64_t multiprocessors = DecodeGpu::current().multiprocessors;
   const std::int64_t wanted =
-      (weights.rows + kMostRows * multiprocessors - 1) / (kMostRows * multiprocessors) * multiprocessors;
-  weights.part_rows = static_cast<int>((weights.rows + wanted - 1) / wanted);
-  const std::int64_t blocks = blocks_for(weights.rows, weights.part_rows);
+      (weight.rows + kMostRows * multiprocessors - 1) / (kMostRows * multiprocessors) * multiprocessors;
+  const NmDecodeWeights weights = {.y = static_cast<__nv_bfloat16*>(args.y.data),
+                                   .values = static_cast<const std::uint8_t*>(weight.values.data),
+                                   .mask = weight.mask.as<std::uint8_t>(),
+                                   .bias = args.bias.empty() ? nullptr : args.bias.as<float>(),
+                                   .rows = static_cast<int>(weight.rows),
+                                   .columns = static_cast<int>(weight.columns),
+                                   .part_rows = static_cast<int>((weight.rows + wanted - 1) / wanted),
+                                   .scale = args.scale,
+                                   .accumulate = args.accumulate};
+  const DecodeLayout layout = {.x = static_cast<const __nv_bfloat16*>(args.x.data),
+                               .columns = weights.columns,
+                               .tokens = static_cast<int>(args.x.shape[0])};
+  const std::int64_t blocks = blocks_for(weight.rows, weights.part_rows);
   if (layout.tokens > kDecodeTileTokens)
-    launch_decode_stream<kWarps, kStages, 2>(weights, layout, blocks, weights.part_rows, weights.columns, stream);
+    launch_decode_stream<kWarps, kStages, 2>(weights, layout, blocks, weights.part_rows, weight.columns, stream);
   else
-    launch_decode_stream<kWarps, kStages, 1>(weights, layout, blocks, weights.part_rows, weights.columns, stream);
+    launch_decode_stream<kWarps, kStages, 1>(weights, layout, blocks, weights.part_rows, weight.columns, stream);
 }
 
 }  // namespace filigree::cuda

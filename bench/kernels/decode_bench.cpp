@@ -83,7 +83,8 @@ class DecodeCase {
                              .grid = grid,
                              .lists = {.row_start = start.view().as<std::int32_t>(),
                                        .row_entries = static_cast<const BlockEntry*>(entries.view().data),
-                                       .blocks = lists.blocks()}};
+                                       .blocks = lists.blocks()},
+                             .settled = true};
     const auto args_of = [&](int i) {
       args.values = values[set(i)].view().data;
       return args;
@@ -134,6 +135,7 @@ class DecodeCase {
 }  // namespace
 
 void bench_decode(BandwidthBench& bench) {
+  const SettledWeights settled(bench.device());  // as in decoding
   for (const Shape13B& shape : kShapes)
     for (const std::int64_t tokens : {1, 4, 16}) {
       const std::string prefix = fmt::format("13b-{}-{}-", shape.layer, tokens);

@@ -8,7 +8,7 @@ namespace {
 
 template <int kWarps, int kStages>
 void multiply_24(const NmMatmulArgs& args, CUstream_st* stream) {
-  cuda::launch_nm_decode_stream<kWarps, kStages>(args, stream);
+  cuda::launch_nm_decode_stream<kWarps, kStages>(args, true, stream);
 }
 template <int kWarps, int kStages>
 constexpr DecodeVariant variant() {

@@ -42,6 +42,7 @@ struct DecodeLayout {
   int tokens = 0;                    // T
   int most_steps = 0;                // of a chunk of x, a multiple of the warps
   int kept_rows = 0;                 // of sums between the chunks; 0: there is one chunk
+  bool settled = false;              // W is not written by the kernel before this one in the stream
 };
 
 // Of a thread block's steps a warp takes every kWarps-th, tile after tile, chunk after chunk.
@@ -84,6 +85,9 @@ class DecodeWork {
 // --- Kernel --------------------------------------------------------------------------------------------------------
 
 // Two more warps bring x and take the sums, so that those that multiply never wait for anything but their own copies.
+//
+// The kernel may begin while the one before it in the stream still runs. Where W is settled, it fills its rings then;
+// all else is left to the two warps, which wait.
 inline constexpr int kDecodeHelpers = 2;
 
 template <int kWarps, int kStages, int kTokenTiles, typename Weights>
@@ -96,6 +100,8 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, kWarps > 8 
   const std::uint32_t x_start = shared_address(kept + layout.kept_rows * layout.tokens);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
 
+  let_next_begin();
+  if (!layout.settled) wait_for_previous();
   const typename Weights::Part part = weights.part();
   if (part.rows <= 0) return;
   const DecodeWork<kWarps, Weights> work(part, layout.most_steps);
@@ -108,6 +114,7 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, kWarps > 8 
     constexpr int kThreads = kDecodeHelpers * kWarp;
     const int thread = static_cast<int>(threadIdx.x) - kWarps * kWarp;
     int turn = 0;
+    wait_for_previous();
     for (int chunk = 0; chunk < work.chunks(); ++chunk) {
       const int first = chunk * chunk_inputs, count = work.steps(chunk) * Weights::kStepInputs;
 #pragma unroll 4
@@ -200,6 +207,7 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, kWarps > 8 
 
 // Of the current GPU; one GPU serves a process.
 struct DecodeGpu {
+  int major = 0;  // compute capability
   int multiprocessors = 0;
   int shared_bytes = 0;  // the most of a thread block
   // Enough of it for any product (8.0, 9.0 and 10.0 have it).
@@ -209,6 +217,7 @@ struct DecodeGpu {
       int device = 0;
       DecodeGpu made;
       check(cudaGetDevice(&device));
+      check(cudaDeviceGetAttribute(&made.major, cudaDevAttrComputeCapabilityMajor, device));
       check(cudaDeviceGetAttribute(&made.multiprocessors, cudaDevAttrMultiProcessorCount, device));
       check(cudaDeviceGetAttribute(&made.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
       return made;
@@ -247,8 +256,17 @@ void launch_decode_stream(const Weights& weights, DecodeLayout layout, std::int6
   }
   layout.most_steps = static_cast<int>(chunk);
   const auto bytes = static_cast<std::size_t>(fixed + kept_bytes + x_bytes(chunk));
-  kernel<<<static_cast<unsigned int>(blocks), (kWarps + kDecodeHelpers) * kWarp, bytes, stream>>>(weights, layout);
-  check_launch();
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = static_cast<unsigned int>(blocks);
+  config.blockDim = (kWarps + kDecodeHelpers) * kWarp;
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = gpu.major >= 9 ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kernel, weights, layout));
 }
 
 }  // namespace filigree::cuda

@@ -228,6 +228,7 @@ __global__ void __launch_bounds__(kThreads) chunk_kernel(const Cached<T> args) {
 // A block for each token and head.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const Cached<T> args) {
+  let_next_begin();
   const std::int64_t token = blockIdx.x / args.heads;
   const int head = static_cast<int>(blockIdx.x % args.heads);
   float top = -INFINITY;

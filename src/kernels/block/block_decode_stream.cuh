@@ -118,7 +118,8 @@ void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* strea
   weights.parts = (grid.block.rows + weights.part_rows - 1) / weights.part_rows;
   const cuda::DecodeLayout layout = {.x = static_cast<const __nv_bfloat16*>(args.x),
                                      .columns = static_cast<int>(grid.columns),
-                                     .tokens = static_cast<int>(args.tokens)};
+                                     .tokens = static_cast<int>(args.tokens),
+                                     .settled = args.settled};
   const std::int64_t blocks = std::int64_t{lines} * weights.parts, inputs = grid.block_columns() * grid.block.columns;
   if (args.tokens > cuda::kDecodeTileTokens)
     cuda::launch_decode_stream<kWarps, kStages, 2>(weights, layout, blocks, weights.part_rows, inputs, stream);

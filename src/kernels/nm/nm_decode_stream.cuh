@@ -95,9 +95,9 @@ struct NmDecodeWeights {
   }
 };
 
-// Arguments that takes_nm_decode, with K a multiple of NmDecodeWeights::kWidth.
+// Arguments that takes_nm_decode, with K a multiple of NmDecodeWeights::kWidth. `settled`: see DecodeLayout.
 template <int kWarps, int kStages>
-void launch_nm_decode_stream(const NmMatmulArgs& args, CUstream_st* stream) {
+void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st* stream) {
   const NmMatrix& weight = args.weight;
   // As many thread blocks as multiprocessors, or a multiple of it where a part would have very many rows.
   constexpr std::int64_t kMostRows = 256;
@@ -115,7 +115,8 @@ void launch_nm_decode_stream(const NmMatmulArgs& args, CUstream_st* stream) {
                                    .accumulate = args.accumulate};
   const DecodeLayout layout = {.x = static_cast<const __nv_bfloat16*>(args.x.data),
                                .columns = weights.columns,
-                               .tokens = static_cast<int>(args.x.shape[0])};
+                               .tokens = static_cast<int>(args.x.shape[0]),
+                               .settled = settled};
   const std::int64_t blocks = blocks_for(weight.rows, weights.part_rows);
   if (layout.tokens > kDecodeTileTokens)
     launch_decode_stream<kWarps, kStages, 2>(weights, layout, blocks, weights.part_rows, weight.columns, stream);

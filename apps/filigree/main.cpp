@@ -1,5 +1,5 @@
 // The program: commands, and the exit codes that they share.
-//   0 done · 1 the run failed · 2 the user's input is wrong · 3 interrupted after a checkpoint, resumable
+//   0 done · 1 the run failed · 2 the user's input is wrong · 3 interrupted
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   } catch (const filigree::Interrupted& error) {
     return fail(error.what(), 3);
   } catch (const std::bad_alloc&) {
-    return fail("out of memory; a smaller train.micro_batch or model.context needs less", 1);
+    return fail("out of memory; a smaller batch or a shorter context needs less", 1);
   } catch (const std::exception& error) {
     return fail(error.what(), 1);
   }

@@ -62,7 +62,8 @@ void add_train_command(CLI::App& program) {
   command->add_flag("--resume", options->train.resume,
                     "go on from the run's newest checkpoint; with the same file and every --set as before");
   command->footer(
-      "SIGINT or SIGTERM finishes the step, writes a checkpoint and exits with 3.\n\n"
+      "SIGINT or SIGTERM finishes the step, writes a checkpoint and exits with 3; before the first step it leaves "
+      "nothing.\n\n"
       "Example:\n  filigree train configs/quickstart-slope.toml --out runs/first --set train.steps=200\n");
   command->callback([options] { run(*options); });
 }

@@ -55,8 +55,8 @@ void* Memory::allocate_zeroed(Purpose purpose, std::size_t bytes) const {
     void* data = cuda::allocate_zeroed(bytes);
     if (data == nullptr)
       throw Error("out of GPU memory: " + std::to_string(bytes) + " bytes for " + std::string(name_of(purpose)) + ", " +
-                  std::to_string(cuda::free_bytes()) + " free, " + std::to_string(total()) +
-                  " already held by this run; a smaller train.micro_batch or train.recompute = \"block\" needs less");
+                  std::to_string(cuda::free_bytes()) + " free, " + std::to_string(total()) + " already held; " +
+                  advice_);
     return data;
   }
   const std::size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
@@ -64,8 +64,7 @@ void* Memory::allocate_zeroed(Purpose purpose, std::size_t bytes) const {
   void* data = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
   if (data == nullptr)
     throw Error("out of memory: " + std::to_string(bytes) + " bytes for " + std::string(name_of(purpose)) + ", " +
-                std::to_string(total()) +
-                " bytes already held; a smaller train.micro_batch or model.context needs less");
+                std::to_string(total()) + " bytes already held; " + advice_);
   if (alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);  // a wish: refused where the system has none
   std::memset(data, 0, bytes);
   return data;

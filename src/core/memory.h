@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -84,6 +85,8 @@ class Memory {
   Kind kind() const { return kind_; }
   bool is_plan() const { return kind_ == Kind::plan; }
 
+  // What needs less memory, for the message when there is too little: the caller knows what its user can set.
+  void set_advice(std::string advice) { advice_ = std::move(advice); }
   // Throws Error naming the purpose and the bytes when the system refuses.
   Buffer allocate(Purpose purpose, std::size_t bytes);
   OwnedTensor tensor(Purpose purpose, DType dtype, Shape shape);
@@ -100,6 +103,7 @@ class Memory {
   void release(Purpose purpose, void* data, std::size_t bytes) noexcept;
 
   Kind kind_;
+  std::string advice_ = "a smaller batch or a shorter context needs less";
   std::array<std::int64_t, kPurposeCount> bytes_{};
   std::int64_t peak_ = 0;
   std::int64_t allocations_ = 0;

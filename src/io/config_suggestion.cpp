@@ -82,7 +82,7 @@ std::string unknown_key_advice(std::string_view name) {
     if (section != last) sections += (sections.empty() ? "" : ", ") + std::string(section);
     last = section;
   }
-  return keys.empty() ? "the sections are " + sections : "[" + std::string(section_of(name)) + "] has " + keys;
+  return keys.empty() ? "the sections are " + sections : std::string("[").append(section_of(name)) + "] has " + keys;
 }
 
 }  // namespace filigree

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -158,22 +157,6 @@ void add_eval_charts(std::vector<Chart>& charts, const std::vector<RunData>& run
   }
 }
 
-void add_extra_charts(std::vector<Chart>& charts, const std::vector<RunData>& runs) {
-  std::set<std::string> names;
-  for (const RunData& run : runs)
-    for (const StepMetrics& step : run.steps)
-      for (const auto& [name, value] : step.extra) names.insert(name);
-  names.erase("peak_bytes");  // stands in the summary
-  for (const std::string& name : names) {
-    std::string title = name;
-    std::replace(title.begin(), title.end(), '_', ' ');
-    if (!title.empty()) title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-    add_step_chart(charts, runs, {"metric-" + name, title, ""}, true, [&](const StepMetrics& step) {
-      return find_value(step.extra, name).value_or(std::numeric_limits<double>::quiet_NaN());
-    });
-  }
-}
-
 // One bar for each run and, beside it, one for the same model dense, unless an equal bar is there already.
 void add_memory_chart(std::vector<Chart>& charts, const std::vector<RunData>& runs) {
   struct Bar {
@@ -296,7 +279,6 @@ std::vector<Chart> make_charts(const std::vector<RunData>& runs) {
   add("lr", "Learning rate", "", false, [](const StepMetrics& step) { return step.lr; });
   add("grad-norm", "Gradient norm", "before clipping", true, [](const StepMetrics& step) { return step.grad_norm; });
   add("tokens-per-s", "Tokens per second", "", true, [](const StepMetrics& step) { return step.tokens_per_s; });
-  add_extra_charts(charts, runs);
   add_memory_chart(charts, runs);
   add_density_chart(charts, runs);
   return charts;

@@ -12,7 +12,7 @@ enum class ChartKind { curves, memory, density };
 
 struct Chart {
   ChartKind kind = ChartKind::curves;
-  std::string id;           // "loss", "val-loss", "metric-flip_rate", ...
+  std::string id;           // "loss", "val-loss", ...
   std::string title;        // "Training loss"
   std::string note;         // a line under the title; may be empty
   std::string description;  // for screen readers: what is drawn and where the curves end

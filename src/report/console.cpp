@@ -95,9 +95,7 @@ void Console::progress(const ProgressLine& line) {
                      styled(kDim, fmt::format("  {:>5.1f} %", done * 100));
   text += "  loss " + styled(kBold, fmt::format("{:.4f}", line.loss));
   text += fmt::format("  lr {:.2e}  grad {:.3g}", line.lr, line.grad_norm);
-  for (const auto& [name, value] : line.extra) text += "  " + name + " " + format_number(value, 3);
   text += "  " + styled(kCyan, format_count(line.tokens_per_s) + " tok/s");
-  if (line.ceiling_share) text += fmt::format("  {:.0f} % of ceiling", *line.ceiling_share * 100);
   const double remaining = static_cast<double>(line.steps - line.step) * step_ms_ / 1000;
   if (line.step < line.steps) text += styled(kDim, "  ETA " + format_duration(remaining));
   out_ << text << std::endl;

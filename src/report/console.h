@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -36,8 +35,6 @@ struct ProgressLine {
   double grad_norm = 0.0;
   double step_ms = 0.0;  // likewise
   double tokens_per_s = 0.0;
-  std::optional<double> ceiling_share;  // of the measured ceiling of the processor, 0 to 1
-  NamedValues extra;                    // what the method reports, e.g. flip_rate
 };
 
 class Console {

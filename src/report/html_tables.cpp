@@ -134,10 +134,8 @@ Row summary_row(const RunData& run, const RunFigures& figures, const RunFigures*
   row.push_back({figures.seconds ? format_duration(*figures.seconds) : ""});
   row.push_back({figures.tokens_per_s ? format_count(*figures.tokens_per_s) : "",
                  dense ? ratio_to_dense(figures.tokens_per_s, dense->tokens_per_s) : ""});
-  const bool same_kind = dense && figures.memory_is_planned == dense->memory_is_planned;
   row.push_back({figures.memory_bytes ? format_bytes(*figures.memory_bytes) : "",
-                 same_kind ? ratio_to_dense(figures.memory_bytes, dense->memory_bytes) : ""});
-  if (figures.memory_is_planned) row.back().text += " *";
+                 dense ? ratio_to_dense(figures.memory_bytes, dense->memory_bytes) : ""});
   return row;
 }
 
@@ -211,8 +209,7 @@ std::string summary_section(const std::vector<RunData>& runs) {
   std::string body = table_html("Summary of the runs", headers, rows, 2, swatches(runs));
   body +=
       "<p class=\"note\">Time is the sum of the step times, without evaluation and checkpoints; tokens / s is the mean "
-      "over the whole run. Memory is the peak; * marks a planned sum, without the workspace, where the run recorded no "
-      "peak.</p>\n";
+      "over the whole run. Memory is the sum of what the run holds, without the workspace.</p>\n";
   return section("summary", "Summary", body);
 }
 

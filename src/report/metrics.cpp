@@ -154,7 +154,6 @@ void MetricsWriter::append(const StepMetrics& metrics) {
   line.number("grad_norm", metrics.grad_norm);
   line.number("step_ms", metrics.step_ms);
   line.number("tokens_per_s", metrics.tokens_per_s);
-  for (const auto& [name, value] : metrics.extra) line.number(name, value);
   write(std::move(line).finish());
 }
 
@@ -195,8 +194,6 @@ std::vector<StepMetrics> read_step_metrics(const std::filesystem::path& file) {
         metrics.step_ms = number_or_nan(value);
       } else if (name == "tokens_per_s") {
         metrics.tokens_per_s = number_or_nan(value);
-      } else {
-        metrics.extra.emplace_back(name, number_or_nan(value));
       }
     }
   });

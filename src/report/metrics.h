@@ -22,7 +22,8 @@ using NamedValues = std::vector<std::pair<std::string, double>>;
 
 std::optional<double> find_value(const NamedValues& values, std::string_view name);
 
-// One line of metrics.jsonl. A field that a line does not have is NaN (`step` and `tokens`: 0).
+// One line of metrics.jsonl. A field that a line does not have is NaN (`step` and `tokens`: 0), and
+// others than these are not read.
 struct StepMetrics {
   std::int64_t step = 0;    // 1 after the first optimizer step
   std::int64_t tokens = 0;  // trained on so far
@@ -31,7 +32,6 @@ struct StepMetrics {
   double grad_norm = std::numeric_limits<double>::quiet_NaN();     // before clipping
   double step_ms = std::numeric_limits<double>::quiet_NaN();       // timing
   double tokens_per_s = std::numeric_limits<double>::quiet_NaN();  // timing
-  NamedValues extra;                                               // what the method reports, e.g. flip_rate
 };
 
 // One line of eval.jsonl.
@@ -47,7 +47,7 @@ class MetricsWriter {
  public:
   explicit MetricsWriter(const std::filesystem::path& file);
 
-  // Names in `extra` and `values` must not repeat a key that the line already has.
+  // Names in `values` must not repeat a key that the line already has.
   void append(const StepMetrics& metrics);
   void append(const EvalMetrics& metrics);
   // What was appended outlives a power cut from here on.

@@ -203,7 +203,7 @@ RunFigures figures_of(const RunData& run) {
   if (const std::string steps = value_of(run.config, "train.steps"); !steps.empty())
     figures.planned_steps = std::atoll(steps.c_str());
 
-  double timed_seconds = 0.0, timed_tokens = 0.0, peak = 0.0;
+  double timed_seconds = 0.0, timed_tokens = 0.0;
   std::int64_t tokens_before = 0;
   for (const StepMetrics& step : run.steps) {
     if (!std::isfinite(step.loss)) ++figures.nonfinite_steps;
@@ -212,7 +212,6 @@ RunFigures figures_of(const RunData& run) {
       timed_tokens += static_cast<double>(step.tokens - tokens_before);
     }
     tokens_before = step.tokens;
-    peak = std::max(peak, find_value(step.extra, "peak_bytes").value_or(0.0));
   }
   if (!run.steps.empty()) {
     figures.steps = run.steps.back().step;
@@ -226,12 +225,7 @@ RunFigures figures_of(const RunData& run) {
     figures.seconds = timed_seconds;
     figures.tokens_per_s = timed_tokens / timed_seconds;
   }
-  if (peak > 0) {
-    figures.memory_bytes = peak;
-  } else if (run.summary && run.summary->bytes() > 0) {
-    figures.memory_bytes = static_cast<double>(run.summary->bytes());
-    figures.memory_is_planned = true;
-  }
+  if (run.summary && run.summary->bytes() > 0) figures.memory_bytes = static_cast<double>(run.summary->bytes());
   for (const EvalMetrics& evaluation : run.evaluations) {
     const auto loss = find_value(evaluation.values, "loss");
     if (!loss) continue;

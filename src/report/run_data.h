@@ -60,8 +60,7 @@ struct RunFigures {
   std::optional<double> bits_per_byte;
   std::optional<double> seconds;       // sum of the step times: evaluation and checkpoints are not in it
   std::optional<double> tokens_per_s;  // tokens of the timed steps / their seconds
-  std::optional<double> memory_bytes;  // largest `peak_bytes` of the metrics, else the planned sum
-  bool memory_is_planned = false;
+  std::optional<double> memory_bytes;  // the sum of all purposes, without the workspace
 };
 RunFigures figures_of(const RunData& run);
 

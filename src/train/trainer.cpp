@@ -59,6 +59,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
       folder_(options.run, options.resume) {
   device_ = Device::named(config_.run.device, config_.run.threads);
   device_->set_deterministic(config_.run.deterministic);
+  device_->memory().set_advice("a smaller train.micro_batch, or train.recompute = \"block\", needs less");
   if (const auto processors = static_cast<int>(std::thread::hardware_concurrency());
       processors > 0 && config_.run.threads > processors)
     console_.warn("run.threads is " + std::to_string(config_.run.threads) + ", but this process may use " +
@@ -82,6 +83,9 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   feed_.emplace(*device_, *loader_, activations_->batch(), first_step_ * sequences_);
   model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
   require_sparse();
+  if (interrupt_requested())
+    throw Interrupted(folder_.path().string() + ": interrupted during set-up; " +
+                      (folder_.is_new() ? "nothing of it was kept" : "the run is as it was"));
   if (!folder_.is_new()) {
     // All that could be refused has been: now the run's own files may change.
     if (!checkpoint) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
@@ -336,8 +340,7 @@ void Trainer::train_step(std::int64_t step) {
                                .lr = lr,
                                .grad_norm = norm,
                                .step_ms = ms,
-                               .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3,
-                               .extra = {}});
+                               .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3});
   add_to_line(loss, ms);
   const std::int64_t every = config_.log.every;
   if ((every > 0 && done % every == 0) || done == config_.train.steps || done == first_step_ + 1) {
@@ -348,9 +351,7 @@ void Trainer::train_step(std::int64_t step) {
                        .lr = lr,
                        .grad_norm = norm,
                        .step_ms = line_ms_ / count,
-                       .tokens_per_s = static_cast<double>(config_.train.batch_tokens) * count / line_ms_ * 1e3,
-                       .ceiling_share = std::nullopt,
-                       .extra = {}});
+                       .tokens_per_s = static_cast<double>(config_.train.batch_tokens) * count / line_ms_ * 1e3});
   }
   if (every == 0 || done % every == 0) {
     line_loss_ = line_ms_ = 0.0;

@@ -37,7 +37,7 @@ enum class TrainOutcome { finished, already_finished, interrupted };
 class Trainer {
  public:
   // Checks everything that can be checked before any work: the folder, the configuration against that of a resumed run,
-  // the data, the tokenizer. Throws UserError, and then leaves no folder behind that it made.
+  // the data, the tokenizer. Throws UserError, or Interrupted, and then leaves no folder behind that it made.
   Trainer(Config config, const TrainOptions& options, Console& console);
 
   // Runs to train.steps, or until a signal asks to stop: then the step is finished and a checkpoint written. Throws

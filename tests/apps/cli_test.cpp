@@ -310,6 +310,45 @@ TEST_F(Program, SignalsWriteACheckpointAndExitWith3) {
   }
 }
 
+TEST_F(Program, ASignalDuringSetUpKeepsNothingAndClaimsNoCheckpoint) {
+  std::ofstream long_text(folder_.path() / "long.txt");
+  for (int i = 0; i < 400'000; ++i) long_text << "In year " << i << " the heron waits for rain.\n";
+  long_text.close();
+  struct Moment {
+    const char* text;
+    const char* file;  // the signal comes when it is there
+    const char* says;
+  };
+  for (const auto& [text, file, says] :
+       {Moment{"long.txt", "out/.lock", "interrupted; nothing was written"},
+        Moment{"configs/lace.txt", "out/data", "out: interrupted during set-up; nothing of it was kept"}}) {
+    // A model whose set-up takes about a second.
+    Started started({"train", config_, "--out", "out", "--set", "data.tokenizer=bytes", "--set", "data.val=[]", "--set",
+                     std::string("data.train=") + text, "--set", "model.width=1024", "--set", "model.layers=6"},
+                    folder_.path());
+    wait_for(folder_.path() / file);
+    kill(started.pid(), SIGINT);
+    const auto ended = started.wait();
+    EXPECT_EQ(ended.code, 3) << ended.err;
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+    EXPECT_EQ((ended.out + ended.err).find("checkpoint"), std::string::npos) << ended.out << ended.err;
+    EXPECT_FALSE(fs::exists(folder_.path() / "out"));
+  }
+}
+
+TEST_F(Program, TooLittleMemoryIsSaidInTheCommandsOwnWords) {
+  ASSERT_EQ(program({"train", config_, "--out", "run", "--set", "train.steps=1", "--set", "train.warmup=0"}).code, 0);
+  const auto scored = program({"eval", "run", "--batch", "1000000000000"});
+  EXPECT_EQ(scored.code, 1);
+  EXPECT_NE(scored.err.find("a smaller batch or a shorter context needs less"), std::string::npos) << scored.err;
+  EXPECT_EQ(scored.err.find("micro_batch"), std::string::npos) << scored.err;
+  const auto trained = program({"train", config_, "--out", "out", "--set", "train.batch_tokens=1000000000000000",
+                                "--set", "train.micro_batch=0", "--set", "train.steps=1", "--set", "train.warmup=0"});
+  EXPECT_EQ(trained.code, 1);
+  EXPECT_NE(trained.err.find("out of memory"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find("train.micro_batch"), std::string::npos) << trained.err;
+}
+
 TEST_F(Program, TunesOverAGridThatLaterGrows) {
   const auto tuned = program({"tune", config_, "--lr", "1e-3,4e-3,1e30", "--steps", "10", "--out", "rates", "--set",
                               "train.clip=0", "--set", "train.warmup=0"});

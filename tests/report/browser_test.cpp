@@ -88,7 +88,7 @@ TEST_F(Browser, DrawsEveryChartOfTwoRuns) {
   const std::string document = open({dense, sparse});
   EXPECT_EQ(attribute(root_, "data-ready"), "true");
   EXPECT_EQ(attribute(root_, "data-errors"), "(none)") << attribute(root_, "data-error");
-  EXPECT_EQ(attribute(root_, "data-charts"), "8");
+  EXPECT_EQ(attribute(root_, "data-charts"), "7");
   for (const char* id : {"loss", "grad-norm", "tokens-per-s"}) {  // noisy: averages in front of the values
     const std::string canvas = tag_of(document, std::string("chart-") + id);
     EXPECT_EQ(attribute(canvas, "data-runs"), "2") << id;
@@ -99,7 +99,6 @@ TEST_F(Browser, DrawsEveryChartOfTwoRuns) {
   }
   EXPECT_EQ(attribute(tag_of(document, "chart-val-loss"), "data-points"), "10 10");
   EXPECT_EQ(attribute(tag_of(document, "chart-lr"), "data-points"), "600 600");
-  EXPECT_EQ(attribute(tag_of(document, "chart-metric-flip_rate"), "data-runs"), "1");
   // Two bars (the dense run, which is the dense model too, and the sparse one) in each of the six purposes.
   EXPECT_EQ(attribute(tag_of(document, "chart-memory"), "data-points"), "2 2 2 2 2 2");
   EXPECT_EQ(attribute(tag_of(document, "chart-density"), "data-points"), "25 25");

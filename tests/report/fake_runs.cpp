@@ -99,9 +99,6 @@ void write_fake_run(const std::filesystem::path& folder, const FakeRun& run) {
         0.4 + 2.0 * std::exp(-12.0 * share) + 0.05 * std::abs(static_cast<double>(random.normal(index + 1)));
     line.step_ms = (sparse ? 175.0 : 210.0) + 6.0 * std::abs(static_cast<double>(random.normal(index + 2)));
     line.tokens_per_s = static_cast<double>(kBatchTokens) / line.step_ms * 1000.0;
-    if (sparse)
-      line.extra = {
-          {"flip_rate", 0.03 * std::exp(-4.0 * share) + 0.002 * static_cast<double>(random.uniform(index + 3))}};
     metrics.append(line);
     if (step % run.eval_every == 0) {
       const double loss = level + 0.05;

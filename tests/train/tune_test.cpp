@@ -130,7 +130,8 @@ TEST(Tune, RefusesMistakesAndLeavesNothing) {
 
   fs::create_directories(out);
   std::ofstream(out / "precious") << "mine";
-  EXPECT_NE(refusal(config, {.out = out, .rates = {1e-3}}).find("neither a folder of filigree tune"), std::string::npos);
+  EXPECT_NE(refusal(config, {.out = out, .rates = {1e-3}}).find("neither a folder of filigree tune"),
+            std::string::npos);
   EXPECT_EQ(file_bytes(out / "precious"), "mine");
 }
 

@@ -83,6 +83,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::int32_t end_of_text() const override { return end_of_text_; }
   std::string name() const override { return "spm:" + std::to_string(vocab_size()); }
   std::string serialize() const override { return serialized_; }
+  TokenizerFiles huggingface_files() const override { return {{std::string(kTokenizerFile), serialized_}}; }
 
  private:
   void find_end_of_text() {

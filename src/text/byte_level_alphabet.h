@@ -1,5 +1,6 @@
-// The alphabet of byte-level tokenizers' files (GPT-2): a printable character for each byte, so that tokens of any bytes
-// can be written as text. Printable bytes of Latin-1 are themselves; the other 68 are U+0100 and up, in their order.
+// The alphabet of byte-level tokenizers' files (GPT-2): a printable character for each byte, so that tokens of any
+// bytes can be written as text. Printable bytes of Latin-1 are themselves; the other 68 are U+0100 and up, in their
+// order.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The merges of byte-pair encoding (Sennrich, Haddow and Birch, ACL 2016): of all adjacent pairs of tokens in a word that
-// may be merged, the one of the lowest rank is, the leftmost of several; until none is left.
+// The merges of byte-pair encoding (Sennrich, Haddow and Birch, ACL 2016): of all adjacent pairs of tokens in a word
+// that may be merged, the one of the lowest rank is, the leftmost of several; until none is left.
 #pragma once
 
 #include <cstddef>

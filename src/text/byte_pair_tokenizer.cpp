@@ -29,8 +29,8 @@ class AddedTokens {
     std::size_t begin = 0;  // of the part without tokens
     for (std::size_t at = 0; at < text.size();) {
       const auto& group = by_first_byte_[static_cast<unsigned char>(text[at])];
-      const auto match =
-          std::find_if(group.begin(), group.end(), [&](std::int32_t id) { return text.substr(at).starts_with(bytes(id)); });
+      const auto match = std::find_if(group.begin(), group.end(),
+                                      [&](std::int32_t id) { return text.substr(at).starts_with(bytes(id)); });
       if (match == group.end()) {
         ++at;
         continue;
@@ -105,8 +105,9 @@ class BytePairTokenizer final : public Tokenizer {
       if (const std::string& token = vocabulary_.tokens[id]; token.size() == 1 && !is_added[id])
         byte_tokens_[static_cast<unsigned char>(token.front())] = static_cast<std::int32_t>(id);
     for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte)
-      require_user(byte_tokens_[byte] >= 0, source + ": no token is the byte " + std::to_string(byte) +
-                                                " alone; a byte-level vocabulary needs all 256, so that no text is lost");
+      require_user(byte_tokens_[byte] >= 0,
+                   source + ": no token is the byte " + std::to_string(byte) +
+                       " alone; a byte-level vocabulary needs all 256, so that no text is lost");
   }
 
   // The tokens that are what a word of their bytes becomes: those are looked up.

@@ -32,8 +32,8 @@ struct BytePairVocabulary {
   std::int32_t end_of_text = 0;  // a special one
 };
 
-// `serialized` is what serialize() returns, and `tokenizer_json` makes the tokenizer.json of huggingface_files() from it.
-// Throws UserError, with `source` in front, where a byte has no token.
+// `serialized` is what serialize() returns, and `tokenizer_json` makes the tokenizer.json of huggingface_files() from
+// it. Throws UserError, with `source` in front, where a byte has no token.
 std::unique_ptr<Tokenizer> byte_pair_tokenizer(BytePairVocabulary vocabulary,
                                                std::vector<std::unique_ptr<WordPattern>> patterns,
                                                std::string serialized,

@@ -50,15 +50,16 @@ class RegexPattern final : public WordPattern {
  public:
   RegexPattern(const std::string& expression, const std::string& source)
       : where_(source + ": the pattern " + expression), limits_(pcre2_match_context_create(nullptr)) {
-    require_user(expression.size() <= kLongestExpression,
-                 source + ": a pattern has " + std::to_string(expression.size()) + " bytes; at most " +
-                     std::to_string(kLongestExpression) + " are read");
+    require_user(expression.size() <= kLongestExpression, source + ": a pattern has " +
+                                                              std::to_string(expression.size()) + " bytes; at most " +
+                                                              std::to_string(kLongestExpression) + " are read");
     // \h is a hexadecimal digit in Oniguruma, white space in PCRE2; \K, \G and \C would make words that overlap, depend
     // on the one before or end within a character.
     for (std::size_t at = 0; at + 1 < expression.size(); at += expression[at] == '\\' ? 2 : 1)
       if (expression[at] == '\\' && std::string_view("hHKGC").find(expression[at + 1]) != std::string_view::npos)
         throw UserError(where_ + ": \\" + expression[at + 1] + " is not supported");
-    require_user(!has_possessive_interval(expression), where_ + ": + behind an interval such as {1,3} is not supported");
+    require_user(!has_possessive_interval(expression),
+                 where_ + ": + behind an interval such as {1,3} is not supported");
     const CompileContext context(pcre2_compile_context_create(nullptr));
     require(context && limits_, "PCRE2 has no memory");
     pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);

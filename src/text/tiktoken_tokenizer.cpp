@@ -164,8 +164,8 @@ TokenTable table_of(const std::vector<std::string>& tokens, const std::string& w
   for (std::size_t rank = 0; rank < tokens.size(); ++rank) {
     if (tokens[rank].empty()) continue;
     const std::int32_t other = ids.find(tokens[rank]);
-    require_user(other < 0, where + "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
-                                " have the same token");
+    require_user(other < 0,
+                 where + "ranks " + std::to_string(other) + " and " + std::to_string(rank) + " have the same token");
     ids.add(static_cast<std::int32_t>(rank));
   }
   return ids;
@@ -182,7 +182,8 @@ std::string tokenizer_json(const std::string& named) {
                            .pattern = file.encoding.pattern,
                            .whole_words = true};
   for_each_division(file.tokens, ids, [&](std::int32_t left, std::int32_t right, std::int32_t) {
-    parts.merges.emplace_back(file.tokens[static_cast<std::size_t>(left)], file.tokens[static_cast<std::size_t>(right)]);
+    parts.merges.emplace_back(file.tokens[static_cast<std::size_t>(left)],
+                              file.tokens[static_cast<std::size_t>(right)]);
   });
   return write_tokenizer_json(parts);
 }
@@ -201,10 +202,11 @@ std::string named_tiktoken(std::string ranks, std::string_view file_name, const 
       return std::string(kSavedHeader) + std::string(encoding.name) + "\n" + std::move(ranks);
     names += (names.empty() ? "" : ", ") + std::string(encoding.name);
   }
-  throw UserError("tokenizer " + source +
-                  ": this file of tiktoken's ranks does not say how text is cut into words: let its name begin with its "
-                  "encoding's, one of " +
-                  names);
+  throw UserError(
+      "tokenizer " + source +
+      ": this file of tiktoken's ranks does not say how text is cut into words: let its name begin with its "
+      "encoding's, one of " +
+      names);
 }
 
 std::unique_ptr<Tokenizer> parse_tiktoken(std::string named, const std::string& source) {

@@ -1,5 +1,5 @@
-// tokenizer.json, the file of Hugging Face's tokenizers, as far as it holds byte-level BPE: what GPT-2, LLaMA 3 and most
-// others have. Read is everything that decides which ids text gets:
+// tokenizer.json, the file of Hugging Face's tokenizers, as far as it holds byte-level BPE: what GPT-2, LLaMA 3 and
+// most others have. Read is everything that decides which ids text gets:
 //
 //   model           BPE; ignore_merges is followed, dropout, unknown-piece and affix settings must be empty
 //   pre_tokenizer   ByteLevel, or a Sequence of Split, Digits and ByteLevel
@@ -31,8 +31,8 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, std::string_view 
 
 // What write_tokenizer_json() puts into a file.
 struct TokenizerJsonParts {
-  std::vector<std::string> tokens;                           // by id: bytes; "" where there is none, or a special one
-  std::vector<std::pair<std::string, std::string>> merges;   // by rank: bytes
+  std::vector<std::string> tokens;                          // by id: bytes; "" where there is none, or a special one
+  std::vector<std::pair<std::string, std::string>> merges;  // by rank: bytes
   std::vector<std::pair<std::string, std::int32_t>> special;
   std::string_view pattern;  // that cuts text into words; "": none does
   bool whole_words = false;

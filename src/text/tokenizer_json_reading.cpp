@@ -43,8 +43,9 @@ class TokenizerJson {
   std::unique_ptr<Tokenizer> read() {
     if (json_.is_object() && !json_.contains("model") && !json_.contains("pre_tokenizer"))
       fail("this is no tokenizer.json; if it is a vocab.json, name the folder that holds it and merges.txt");
-    check_keys(json_, "", {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
-                           "post_processor", "decoder", "model"});
+    check_keys(json_, "",
+               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
+                "decoder", "model"});
     const Json& model = object(json_, "model", "");
     const Json& type = member(model, "type");
     if (type != "BPE" && !type.is_null()) unsupported("model", type, "BPE");
@@ -179,8 +180,8 @@ class TokenizerJson {
     if (tokens.is_null()) return;
     if (!tokens.is_array()) fail("added_tokens must be a list");
     for (const Json& token : tokens) {
-      check_keys(token, "added_tokens: ",
-                 {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+      check_keys(token,
+                 "added_tokens: ", {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
       const Json& content = member(token, "content");
       if (!content.is_string() || content == "") fail("added_tokens: an entry has no content");
       const std::string where = "added token " + shown(content);
@@ -302,8 +303,8 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, std::string_view 
   TokenizerJsonParts parts{.tokens = {}, .merges = {}, .special = {}, .pattern = kGpt2Pattern};
   const auto bytes_of = [&](std::string_view written, const std::string& what) {
     std::optional<std::string> bytes = byte_level_bytes(written);
-    require_user(bytes && !bytes->empty(), where + what + shown(std::string(written)) +
-                                               " is not written in the byte-level alphabet");
+    require_user(bytes && !bytes->empty(),
+                 where + what + shown(std::string(written)) + " is not written in the byte-level alphabet");
     return *std::move(bytes);
   };
   for (auto entry = vocab.begin(); entry != vocab.end(); ++entry) {

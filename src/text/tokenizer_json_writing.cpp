@@ -49,15 +49,10 @@ std::string write_tokenizer_json(const TokenizerJsonParts& parts) {
                       {"ignore_merges", parts.whole_words},
                       {"vocab", Json::object_t(vocab.begin(), vocab.end())},
                       {"merges", merges}};
-  const Json file = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", added},
-                     {"normalizer", nullptr},
-                     {"pre_tokenizer", pre_tokenizer(parts.pattern)},
-                     {"post_processor", nullptr},
-                     {"decoder", byte_level(true)},
-                     {"model", model}};
+  const Json file = {
+      {"version", "1.0"},          {"truncation", nullptr},       {"padding", nullptr},
+      {"added_tokens", added},     {"normalizer", nullptr},       {"pre_tokenizer", pre_tokenizer(parts.pattern)},
+      {"post_processor", nullptr}, {"decoder", byte_level(true)}, {"model", model}};
   return file.dump() + "\n";
 }
 

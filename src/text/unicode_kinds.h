@@ -1,4 +1,5 @@
-// What kind of character each code point is, as far as the patterns ask that cut text into words for byte-pair encoding.
+// What kind of character each code point is, as far as the patterns ask that cut text into words for byte-pair
+// encoding.
 #pragma once
 
 #include <cstddef>

@@ -7,8 +7,7 @@
 
 namespace filigree {
 
-const std::string_view kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 const std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
     R"(|\s+(?!\S)|\s+)";
@@ -63,8 +62,8 @@ class KnownPattern : public WordPattern {
     return begin;
   }
 
-  // 's|'t|'re|'ve|'m|'ll|'d: the end, or `begin` where there is none. Without regard to case also with the long s, which
-  // is an s then.
+  // 's|'t|'re|'ve|'m|'ll|'d: the end, or `begin` where there is none. Without regard to case also with the long s,
+  // which is an s then.
   static std::size_t contraction_end(std::string_view text, std::size_t begin, bool ignore_case) {
     const auto letter = [&](std::size_t i) {
       const char c = begin + i < text.size() ? text[begin + i] : '\0';

@@ -30,8 +30,8 @@ std::unique_ptr<WordPattern> digit_pattern(bool each_digit);
 // Whether word_pattern() knows this expression. Such a one matches every character of any text.
 bool is_known_word_pattern(std::string_view expression);
 
-// The known ones. GPT-2's is also that of tiktoken's r50k_base and p50k_base. Tiktoken writes the same patterns otherwise,
-// for another regular expression engine.
+// The known ones. GPT-2's is also that of tiktoken's r50k_base and p50k_base. Tiktoken writes the same patterns
+// otherwise, for another regular expression engine.
 extern const std::string_view kGpt2Pattern, kLlama3Pattern, kCl100kPattern, kO200kPattern;
 
 // Through PCRE2, whether it is known or not: word_pattern() falls back to it, tests compare with it.

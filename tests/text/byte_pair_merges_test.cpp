@@ -54,7 +54,9 @@ TEST(BytePairMerges, AgreesWithTheDefinitionOnShortAndLongWords) {
     BytePairMerges merges;
     std::map<std::pair<int, int>, BytePairMerge> plain;
     for (std::int32_t token = 4; token < 60; ++token) {  // of any two tokens before; some results have several pairs
-      const auto below = [&] { return static_cast<std::int32_t>(random.below(next++, static_cast<std::uint32_t>(token))); };
+      const auto below = [&] {
+        return static_cast<std::int32_t>(random.below(next++, static_cast<std::uint32_t>(token)));
+      };
       const BytePairMerge merge{below(), below(), token, token / 2};
       if (merges.add(merge)) plain[{merge.left, merge.right}] = merge;
     }

@@ -1,4 +1,5 @@
-// Ids that tokenizers and tiktoken have for strings in tests/golden/tokenizers, made by scripts/golden/make_tokenizers.py.
+// Ids that tokenizers and tiktoken have for strings in tests/golden/tokenizers, made by
+// scripts/golden/make_tokenizers.py.
 #include <fstream>
 #include <nlohmann/json.hpp>
 

@@ -113,7 +113,8 @@ TEST_F(Tiktoken, SaysWhatIsDamaged) {
     EXPECT_USER_ERROR(load(good + line), AllOf(HasSubstr("cl100k_base.tiktoken"), HasSubstr("line 258")));
   EXPECT_USER_ERROR(load(good + base64(std::string(257, 'a')) + " 300\n"), HasSubstr("257 bytes; at most 256"));
   EXPECT_USER_ERROR(load(good.substr(7)), HasSubstr("the byte 0 alone"));
-  EXPECT_USER_ERROR(parse_tokenizer("filigree tiktoken q100_base\n" + good, "x"), HasSubstr("does not name a tiktoken"));
+  EXPECT_USER_ERROR(parse_tokenizer("filigree tiktoken q100_base\n" + good, "x"),
+                    HasSubstr("does not name a tiktoken"));
   EXPECT_USER_ERROR(parse_tokenizer(good, "x"), HasSubstr("does not name a tiktoken"));
 }
 

@@ -8,11 +8,11 @@ namespace {
 
 using nlohmann::json;
 using testing::added_token;
-using testing::byte_level_json;
-using testing::tokenizer_of;
 using ::testing::AllOf;
+using testing::byte_level_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::tokenizer_of;
 
 const std::vector<std::pair<std::string, std::string>> kMerges = {{"t", "h"}, {"th", "e"}, {" ", "the"}, {"a", "a"}};
 
@@ -121,7 +121,8 @@ TEST(TokenizerJson, Gpt2sTwoFiles) {
   EXPECT_EQ(tokenizer->vocab_size(), 261);
   EXPECT_EQ(tokenizer->end_of_text(), 260);
   EXPECT_THAT(tokenizer->encode("the then"), ElementsAre(257, 258, 'n'));
-  EXPECT_THAT(tokenizer->huggingface_files().at("tokenizer_config.json"), HasSubstr("\"eos_token\": \"<|endoftext|>\""));
+  EXPECT_THAT(tokenizer->huggingface_files().at("tokenizer_config.json"),
+              HasSubstr("\"eos_token\": \"<|endoftext|>\""));
   const auto again = parse_tokenizer(tokenizer->huggingface_files().at("tokenizer.json"), "again");
   EXPECT_EQ(again->identity(), tokenizer->identity());
 
@@ -130,7 +131,8 @@ TEST(TokenizerJson, Gpt2sTwoFiles) {
   merges("t h\nt \xE2\x82\xAC\n");
   EXPECT_USER_ERROR(load_tokenizer(folder.path()), AllOf(HasSubstr("line 2"), HasSubstr("byte-level alphabet")));
   merges("t h\nt x\n");
-  EXPECT_USER_ERROR(load_tokenizer(folder.path()), AllOf(HasSubstr("merge 2"), HasSubstr("\"tx\" is not in the vocab")));
+  EXPECT_USER_ERROR(load_tokenizer(folder.path()),
+                    AllOf(HasSubstr("merge 2"), HasSubstr("\"tx\" is not in the vocab")));
   testing::write_text(folder.path() / "vocab.json", "{\"a\": 0");
   EXPECT_USER_ERROR(load_tokenizer(folder.path()), AllOf(HasSubstr("vocabulary"), HasSubstr("not valid JSON at byte")));
   testing::write_text(folder.path() / "vocab.json", "{\"a\": 0, \"b\": 0}");
@@ -152,17 +154,25 @@ std::string refusal(const Change& change) {
 }
 
 TEST(TokenizerJson, NamesWhatItDoesNotKnow) {
-  EXPECT_THAT(refusal([](json& file) { file["normalizer"] = {{"type", "NFC"}}; }),
+  EXPECT_THAT(refusal([](json& file) {
+                file["normalizer"] = {{"type", "NFC"}};
+              }),
               AllOf(HasSubstr("normalizer \"NFC\""), HasSubstr("tokenizer.model")));
   EXPECT_THAT(refusal([](json& file) { file["model"]["type"] = "Unigram"; }), HasSubstr("model \"Unigram\""));
-  EXPECT_THAT(refusal([](json& file) { file["pre_tokenizer"] = {{"type", "Metaspace"}}; }),
+  EXPECT_THAT(refusal([](json& file) {
+                file["pre_tokenizer"] = {{"type", "Metaspace"}};
+              }),
               HasSubstr("pre_tokenizer \"Metaspace\""));
   EXPECT_THAT(refusal([](json& file) { file["pre_tokenizer"] = nullptr; }), HasSubstr("pre_tokenizer null"));
-  EXPECT_THAT(refusal([](json& file) { file["decoder"] = {{"type", "WordPiece"}}; }), HasSubstr("decoder \"WordPiece\""));
+  EXPECT_THAT(refusal([](json& file) {
+                file["decoder"] = {{"type", "WordPiece"}};
+              }),
+              HasSubstr("decoder \"WordPiece\""));
   EXPECT_THAT(refusal([](json& file) { file["surprise"] = 1; }), HasSubstr("\"surprise\" is not known"));
   EXPECT_THAT(refusal([](json& file) { file["model"]["surprise"] = 1; }), HasSubstr("model: \"surprise\""));
   EXPECT_THAT(refusal([](json& file) { file["model"]["dropout"] = 0.1; }), HasSubstr("dropout is 0.1"));
-  EXPECT_THAT(refusal([](json& file) { file["model"]["end_of_word_suffix"] = "</w>"; }), HasSubstr("end_of_word_suffix"));
+  EXPECT_THAT(refusal([](json& file) { file["model"]["end_of_word_suffix"] = "</w>"; }),
+              HasSubstr("end_of_word_suffix"));
   EXPECT_THAT(refusal([](json& file) {
                 file["added_tokens"] = {added_token(260, "x", false)};
                 file["added_tokens"][0]["lstrip"] = true;
@@ -179,7 +189,8 @@ TEST(TokenizerJson, SaysWhatIsDamaged) {
   EXPECT_THAT(of_merges({"the"}), HasSubstr("a pair of tokens is needed"));
   EXPECT_THAT(of_merges(json::array({json::array({"t", 1})})), HasSubstr("a pair of tokens is needed"));
   EXPECT_THAT(of_merges(nullptr), HasSubstr("merges must be a list"));
-  EXPECT_THAT(refusal([](json& file) { file["model"]["vocab"]["xyz"] = 258; }), HasSubstr("another token has its id 258"));
+  EXPECT_THAT(refusal([](json& file) { file["model"]["vocab"]["xyz"] = 258; }),
+              HasSubstr("another token has its id 258"));
   EXPECT_THAT(refusal([](json& file) { file["model"]["vocab"]["xyz"] = 1 << 21; }), HasSubstr("from 0 to 2097151"));
   EXPECT_THAT(refusal([](json& file) { file["model"]["vocab"]["xyz"] = -1; }), HasSubstr("from 0 to 2097151"));
   EXPECT_THAT(refusal([](json& file) { file["model"]["vocab"]["x y"] = 300; }), HasSubstr("byte-level alphabet"));

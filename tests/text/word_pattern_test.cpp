@@ -28,9 +28,9 @@ Words words_of(std::string_view expression, std::string_view text) {
 }
 
 TEST(WordPattern, Gpt2s) {
-  EXPECT_THAT(words_of(kGpt2Pattern, "It's 1234 o'clock,  isn't it?\n\n end \n"),
-              ElementsAre("It", "'s", " 1234", " o", "'", "clock", ",", " ", " isn", "'t", " it", "?", "\n\n", " end",
-                          " \n"));
+  EXPECT_THAT(
+      words_of(kGpt2Pattern, "It's 1234 o'clock,  isn't it?\n\n end \n"),
+      ElementsAre("It", "'s", " 1234", " o", "'", "clock", ",", " ", " isn", "'t", " it", "?", "\n\n", " end", " \n"));
   EXPECT_THAT(words_of(kGpt2Pattern, "IT'S"), ElementsAre("IT", "'", "S"));
 }
 
@@ -63,11 +63,38 @@ TEST(WordPattern, BytesThatAreNoUtf8AreSymbols) {
 
 // Characters of every kind, assigned long ago: PCRE2 knows them too. U+180E is white space to PCRE2 alone.
 std::string random_text(std::uint32_t stream) {
-  constexpr const char* kParts[] = {"a",  "B",    "z",        "S",        "s",        "t",        "ll",
-                                    "'",  "'",    " ",        " ",        "\n",       "\r",       "\t",
-                                    "/",  "!",    "1",        "23",       "\xC2\xA0", "\xC3\xA9", "\xC7\x85",
-                                    "_",  "\xC2\xBD", "\xCC\x81", "\xE4\xB8\xAD", "\xCA\xB0", "\xF0\x9F\x98\x80", "\xC5\xBF",
-                                    "RE", "\xE2\x80\xA8", "\xD9\xA3", "\xFF"};
+  constexpr const char* kParts[] = {"a",
+                                    "B",
+                                    "z",
+                                    "S",
+                                    "s",
+                                    "t",
+                                    "ll",
+                                    "'",
+                                    "'",
+                                    " ",
+                                    " ",
+                                    "\n",
+                                    "\r",
+                                    "\t",
+                                    "/",
+                                    "!",
+                                    "1",
+                                    "23",
+                                    "\xC2\xA0",
+                                    "\xC3\xA9",
+                                    "\xC7\x85",
+                                    "_",
+                                    "\xC2\xBD",
+                                    "\xCC\x81",
+                                    "\xE4\xB8\xAD",
+                                    "\xCA\xB0",
+                                    "\xF0\x9F\x98\x80",
+                                    "\xC5\xBF",
+                                    "RE",
+                                    "\xE2\x80\xA8",
+                                    "\xD9\xA3",
+                                    "\xFF"};
   const Random random(5, RandomPurpose::test, stream);
   std::string text;
   const std::uint32_t parts = random.below(0, 24);
@@ -95,7 +122,7 @@ TEST(WordPattern, WhatAnExpressionDoesNotMatchIsAWord) {
   EXPECT_THAT(words_of("[a-c]+", "xxabcyab"), ElementsAre("xx", "abc", "y", "ab"));
   EXPECT_THAT(words_of("q", "\xC3\xA9t\xC3\xA9"), ElementsAre("\xC3\xA9t\xC3\xA9"));
   EXPECT_THAT(words_of("x*", "\xC3\xA9xx\xC3\xA9"), ElementsAre("\xC3\xA9", "xx", "\xC3\xA9"));  // empty matches too
-  EXPECT_THAT(words_of("(?<=a)b", "abb"), ElementsAre("a", "b", "b"));                         // what is in front counts
+  EXPECT_THAT(words_of("(?<=a)b", "abb"), ElementsAre("a", "b", "b"));  // what is in front counts
 }
 
 TEST(WordPattern, RefusesExpressionsThatItCannotFollow) {

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "text/documents.h"
 #include "text/tokenizer.h"
 #include "text_support.h"
 
@@ -48,6 +49,23 @@ TEST(RecordedIds, OfTiktokensEncodingsAndOfTheirExport) {
     expect_recorded(*tokenizer, name);
     expect_recorded(*parse_tokenizer(tokenizer->huggingface_files().at("tokenizer.json"), "exported"), name);
   }
+}
+
+TEST(RecordedIds, PiecesOfALongDocumentHaveTheIdsOfTheWhole) {
+  const testing::TemporaryFolder folder;
+  std::string text;
+  while (text.size() < 3000000) text += testing::sample_text(50, static_cast<std::uint32_t>(text.size())) + "\n \n  ";
+  testing::write_text(folder.path() / "long.txt", text);
+  const auto tokenizer = load_tokenizer(kFolder / "llama3.json");
+  DocumentReader reader(find_text({folder.path() / "long.txt"}));
+  std::vector<std::int32_t> ids;
+  int pieces = 0;
+  for (TextPiece piece; reader.next(piece); ++pieces) {
+    const std::vector<std::int32_t> part = tokenizer->encode(piece.text);
+    ids.insert(ids.end(), part.begin(), part.end());
+  }
+  EXPECT_GT(pieces, 2);
+  EXPECT_TRUE(ids == tokenizer->encode(text));
 }
 
 }  // namespace

@@ -135,7 +135,8 @@ bool is_not_empty(std::string_view text) {
 
 static_assert(kSmallestSentencePieceVocab == 259 && kLargestSentencePieceVocab == 1'000'000);
 constexpr std::string_view kTokenizerForm =
-    "\"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the bytes and three more) to 1000000, or a tokenizer's file";
+    "\"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the bytes and three more) to 1000000, or a tokenizer's file or "
+    "folder";
 
 constexpr std::string_view kNoMethod = "this weight method";
 

@@ -249,6 +249,7 @@ void Transformer::forward_cached(Device& device, Activations& activations, const
                              .table = tokens_.values(),
                              .positions = positions_ ? positions_->values() : Tensor{},
                              .start = cache.length});
+  const SettledWeights settled(device);
   Tensor residual;
   for (std::size_t index = 0; index < blocks_.size(); ++index) {
     const BlockActivations scratch = activations.block(static_cast<std::int64_t>(index), batch, sequence);

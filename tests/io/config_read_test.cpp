@@ -188,7 +188,7 @@ TEST(ConfigRead, ChoicesAndFormsAreChecked) {
   EXPECT_EQ(set_refusal("data.tokenizer=spm:0"),
             "--set: data.tokenizer: found \"spm:0\", expected \"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the "
             "bytes and three more) to 1000000, or "
-            "a tokenizer's file");
+            "a tokenizer's file or folder");
   for (const char* wrong : {"spm:", "spm:2k", "spm:258", "spm:0300", "spm:1000001", "spm:99999999999", "spm:-5"})
     EXPECT_THAT(set_refusal("data.tokenizer=" + std::string(wrong)), HasSubstr("expected \"bytes\"")) << wrong;
   for (const char* right : {"spm:1000000", "spm:259", "spm:2048", "bytes", "\"\"", "some.model"})

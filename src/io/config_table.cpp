@@ -184,7 +184,8 @@ std::vector<ConfigKey> make_keys() {
   add(positive(key<&Config::model, &ModelConfig::rope_base>("model.rope_base", "base of the rotary angles (llama)")));
   add(key<&Config::model, &ModelConfig::tied>("model.tied",
                                               "the head shares the embedding; by default in gpt2 and opt"));
-  add(path(key<&Config::model, &ModelConfig::init>("model.init", "run, checkpoint or Hugging Face folder to start from, and to take the shape from")));
+  add(path(key<&Config::model, &ModelConfig::init>(
+      "model.init", "run, checkpoint or Hugging Face folder to start from, and to take the shape from")));
 
   add(required(
       path(checked(key<&Config::data, &DataConfig::train>("data.train", "token shards or text to train on; globs"),

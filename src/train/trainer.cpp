@@ -173,8 +173,8 @@ void Trainer::start_from_hub() {
   if (found.tokenizer)
     state.tokenizer = found.tokenizer->identity();
   else
-    console_.warn("whether the data was made with the tokenizer of " + from.string() + " cannot be checked: " +
-                  found.why_not);
+    console_.warn("whether the data was made with the tokenizer of " + from.string() +
+                  " cannot be checked: " + found.why_not);
   check_tokenizer(state, "model.init: " + from.string());
   model_->load_initial(*device_, source, source.config(), false);
   origin_ = from;

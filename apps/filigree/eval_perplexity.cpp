@@ -29,6 +29,8 @@ void check_data(const std::vector<std::string>& data) {
 TrainingData find_data(const EvalOptions& options, const LoadedModel& loaded) {
   check_data(options.data);
   DataConfig config = loaded.config.data;
+  require_user(!options.data.empty() || !config.train.empty(),
+               "an imported model has no data of its own; name some with --data");
   if (!options.data.empty()) {
     config.train = options.data;
     config.val = options.data;

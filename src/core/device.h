@@ -61,6 +61,8 @@ class Device {
   // time, and nothing is timed.
   void set_deterministic(bool value) { deterministic_ = value; }
   bool deterministic() const { return deterministic_; }
+  // No work is queued that writes weights (SettledWeights).
+  bool weights_settled() const { return weights_settled_; }
   // Returns when all work so far is done. Kernels return before theirs is, on a GPU.
   void synchronize() const;
 
@@ -93,6 +95,7 @@ class Device {
 
  private:
   friend class WorkGraph;
+  friend class SettledWeights;
   explicit Device(Memory::Kind kind) : memory_(kind) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -103,11 +106,28 @@ class Device {
   int threads_ = 1;
   bool deterministic_ = false;
   bool recording_ = false;  // by a WorkGraph
+  bool weights_settled_ = false;
   std::int64_t scratch_moves_ = 0;
   CUstream_st* stream_ = nullptr;
   CUstream_st* copy_stream_ = nullptr;
   cuda::GpuProperties gpu_;
   std::string description_;
+};
+
+// While one lives, whoever made it queues no work that writes weights, and has queued other work since the last that
+// did: a GPU's kernels may read weights before the kernel ahead of them is done.
+class SettledWeights {
+ public:
+  explicit SettledWeights(Device& device) : device_(device), before_(device.weights_settled_) {
+    device.weights_settled_ = true;
+  }
+  ~SettledWeights() { device_.weights_settled_ = before_; }
+  SettledWeights(const SettledWeights&) = delete;
+  SettledWeights& operator=(const SettledWeights&) = delete;
+
+ private:
+  Device& device_;
+  bool before_;
 };
 
 // What this processor can do, read once from cpuid.

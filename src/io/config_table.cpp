@@ -135,7 +135,8 @@ bool is_not_empty(std::string_view text) {
 
 static_assert(kSmallestSentencePieceVocab == 259 && kLargestSentencePieceVocab == 1'000'000);
 constexpr std::string_view kTokenizerForm =
-    "\"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the bytes and three more) to 1000000, or a tokenizer's file";
+    "\"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the bytes and three more) to 1000000, or a tokenizer's file or "
+    "folder";
 
 constexpr std::string_view kNoMethod = "this weight method";
 
@@ -183,7 +184,7 @@ std::vector<ConfigKey> make_keys() {
   add(positive(key<&Config::model, &ModelConfig::rope_base>("model.rope_base", "base of the rotary angles (llama)")));
   add(key<&Config::model, &ModelConfig::tied>("model.tied",
                                               "the head shares the embedding; by default in gpt2 and opt"));
-  add(path(key<&Config::model, &ModelConfig::init>("model.init", "run or checkpoint to start from")));
+  add(path(key<&Config::model, &ModelConfig::init>("model.init", "run, checkpoint or Hugging Face folder to start from, and to take the shape from")));
 
   add(required(
       path(checked(key<&Config::data, &DataConfig::train>("data.train", "token shards or text to train on; globs"),

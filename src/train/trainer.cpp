@@ -18,6 +18,7 @@
 #include "optim/schedule.h"
 #include "report/html_report.h"
 #include "train/environment.h"
+#include "train/hub_source.h"
 #include "train/model_loading.h"
 #include "train/resumption.h"
 #include "train/summary.h"
@@ -96,6 +97,9 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
     restore_line();
   }
   write_file_atomically(folder_.path() / "config.toml", write_config(config_));
+  if (!origin_.empty())
+    keep_hub_files(origin_, folder_.path() / kKeptHubFolder,
+                   tokenizer_identity().empty() || tokenizer_identity() == origin_tokenizer_);
   if (data_.tokenizer) data_.tokenizer->save(folder_.path() / kTokenizerFile);
   write_file_atomically(folder_.path() / "environment.json", environment_json(*device_));
   folder_.keep();
@@ -148,9 +152,33 @@ void Trainer::start_model() {
     model_->initialize(*device_);
     return;
   }
+  if (is_hub_folder(config_.model.init)) {
+    start_from_hub();
+    return;
+  }
   const CheckpointReader source(find_checkpoint(config_.model.init));
   check_tokenizer(source.state(), "model.init: " + config_.model.init);
   model_->load_initial(*device_, source, checkpoint_config(source.folder(), {}), source.state().adapters);
+  origin_ = kept_hub_files(source.folder());
+  origin_tokenizer_ = source.state().tokenizer;
+}
+
+void Trainer::start_from_hub() {
+  const fs::path from = config_.model.init;
+  const HubSource source(from, config_.model.context);
+  for (const std::string& key : source.weights().model().unknown_keys)
+    console_.warn((from / kHubConfigFile).string() + ": " + key + " is no key that filigree knows; it is passed over");
+  const HubTokenizer found = find_hub_tokenizer(from, config_.model.vocab);
+  CheckpointState state;
+  if (found.tokenizer)
+    state.tokenizer = found.tokenizer->identity();
+  else
+    console_.warn("whether the data was made with the tokenizer of " + from.string() + " cannot be checked: " +
+                  found.why_not);
+  check_tokenizer(state, "model.init: " + from.string());
+  model_->load_initial(*device_, source, source.config(), false);
+  origin_ = from;
+  origin_tokenizer_ = state.tokenizer;
 }
 
 void Trainer::check_tokenizer(const CheckpointState& state, const std::string& what) const {

@@ -29,25 +29,31 @@ void HubSource::load(CheckpointSink::File file, const std::string& name, const T
   weights_.load(*array, out);
 }
 
+namespace {
+
+// The byte tokenizer leaves as a tokenizer.json, and must come back as what it was: data that was made with it knows it
+// by that name.
+bool is_exported_bytes(const Tokenizer& tokenizer) {
+  return tokenizer.serialize() == bytes_tokenizer()->huggingface_files().at("tokenizer.json");
+}
+
+}  // namespace
+
 HubTokenizer find_hub_tokenizer(const fs::path& folder, std::int64_t vocab) {
-  // A SentencePiece model comes first: beside it, tokenizer.json is the same one in another form.
-  for (const char* name : {"tokenizer.model", "tokenizer.json", "merges.txt"}) {
-    if (!fs::exists(folder / name)) continue;
-    HubTokenizer found;
-    try {
-      found.tokenizer = load_tokenizer(folder / name);
-    } catch (const UserError& error) {
-      found.why_not = error.what();
-      return found;
-    }
-    if (found.tokenizer->vocab_size() > vocab) {
-      found.why_not = (folder / name).string() + ": it has " + std::to_string(found.tokenizer->vocab_size()) +
-                      " entries, the model " + std::to_string(vocab);
-      found.tokenizer.reset();
-    }
+  HubTokenizer found;
+  try {
+    found.tokenizer = load_tokenizer(folder);
+    if (is_exported_bytes(*found.tokenizer)) found.tokenizer = bytes_tokenizer();
+  } catch (const UserError& error) {
+    found.why_not = error.what();
     return found;
   }
-  return {nullptr, folder.string() + ": it has none (tokenizer.model, tokenizer.json, merges.txt)"};
+  if (found.tokenizer->vocab_size() > vocab) {
+    found.why_not = folder.string() + ": its tokenizer has " + std::to_string(found.tokenizer->vocab_size()) +
+                    " entries, the model " + std::to_string(vocab);
+    found.tokenizer.reset();
+  }
+  return found;
 }
 
 fs::path kept_hub_files(const fs::path& checkpoint) {

@@ -302,7 +302,8 @@ std::vector<std::string> long_run(const std::string& config, const std::string& 
 }
 
 void wait_for(const fs::path& path) {
-  for (int i = 0; i < 6000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 24000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(fs::exists(path)) << path << " did not come in two minutes";
 }
 
 TEST_F(Program, Kill9AndResumeEqualTheUninterruptedRun) {

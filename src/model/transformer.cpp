@@ -164,8 +164,8 @@ void Transformer::forward_blocks(Device& device, Activations& activations, const
 
 // Losses of all tokens, chunk by chunk; with `scale` also the head's backward pass, which leaves the gradient of the
 // final norm's output in place of that output.
-void Transformer::head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
-                              bool accumulate) {
+void Transformer::head_losses(Device& device, Activations& activations, const Tensor& targets, const Tensor& greedy,
+                              const float* scale, bool accumulate) {
   const std::int64_t tokens = targets.count();
   const LinearSpec& head = head_->weight().spec();
   const std::int64_t columns = head.outputs + head.spare_outputs;
@@ -182,6 +182,7 @@ void Transformer::head_losses(Device& device, Activations& activations, const Te
     cross_entropy(device, {.loss = losses.slice(begin, rows),
                            .logits = logits,
                            .targets = targets.reshaped({tokens}).slice(begin, rows),
+                           .greedy = greedy.empty() ? Tensor{} : greedy.slice(begin, rows),
                            .vocabulary = head.outputs,
                            .scale = scale ? *scale : 1.0f,
                            .loss_only = scale == nullptr});
@@ -203,7 +204,7 @@ void Transformer::forward_backward(Device& device, Activations& activations, con
                                    const Tensor& targets, float scale, bool accumulate) {
   const std::int64_t batch = tokens.shape[0], sequence = tokens.shape[1], count = batch * sequence;
   forward_blocks(device, activations, tokens, batch, sequence);
-  head_losses(device, activations, targets, &scale, accumulate);
+  head_losses(device, activations, targets, {}, &scale, accumulate);
 
   const Tensor dsum = activations.dsum(count);
   fill(device, dsum, 0.0f);
@@ -218,9 +219,10 @@ void Transformer::forward_backward(Device& device, Activations& activations, con
                               .tokens = tokens});
 }
 
-double Transformer::loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets) {
+double Transformer::loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets,
+                         const Tensor& greedy) {
   forward_blocks(device, activations, tokens, tokens.shape[0], tokens.shape[1]);
-  head_losses(device, activations, targets, nullptr, false);
+  head_losses(device, activations, targets, greedy, nullptr, false);
   return sum(device, activations.losses(tokens.count()));
 }
 

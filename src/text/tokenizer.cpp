@@ -157,7 +157,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string serialized, const std::st
   if (is_tiktoken(serialized)) return parse_tiktoken(std::move(serialized), source);
   const std::size_t begin = serialized.find_first_not_of(" \t\r\n");
   if (begin != std::string::npos && serialized[begin] == '{')
-    // What was exported of bytes is bytes again, and goes with their data.
+    // What was exported of bytes is bytes again: data made with them knows them by that name.
     return serialized == byte_tokenizer_json() ? bytes_tokenizer()
                                                : parse_tokenizer_json(std::move(serialized), source);
   return parse_sentencepiece(std::move(serialized), source);

@@ -467,6 +467,7 @@ TEST_F(Program, BenchmarksWriteTheirRows) {
   for (std::vector<std::string> arguments :
        {std::vector<std::string>{"bench", "matmul", "--shape", "64x64", "--tokens", "16", "--repeats", "1"},
         {"bench", "step", "--model", "tiny", "--vocab", "128", "--batch", "2", "--repeats", "1"},
+        {"bench", "memory", "--model", "tiny", "--vocab", "128"},
         {"bench", "infer", "--model", "tiny", "--vocab", "128", "--prompt", "8", "--tokens", "4", "--repeats", "1"}}) {
     arguments.insert(arguments.end(), all.begin(), all.end());
     const auto printed = program(arguments);

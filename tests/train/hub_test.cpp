@@ -213,8 +213,7 @@ INSTANTIATE_TEST_SUITE_P(All, HubTraining,
 TEST_P(HubTraining, GoesOnFromAFolderAndIsExportedAsADenseModel) {
   const fs::path run = folder_.path() / "run", merged = folder_.path() / "merged";
   train_tiny(config({}), run);
-  EXPECT_EQ(export_hub_folder({.from = run, .out = merged}).notes.size(), 0u);
-  EXPECT_EQ(load_tokenizer(merged)->encode("caf\xC3\xA9"), bytes_tokenizer()->encode("caf\xC3\xA9"));
+  EXPECT_TRUE(export_hub_folder({.from = run, .out = merged}).notes.empty());
   const auto device = Device::cpu();
   const OwnedTensor tokens = some_tokens(*device, 257, 32);
   Transformer dense = hub_model(*device, merged);
@@ -303,14 +302,13 @@ TEST(HubTrainingOnce, ARunKeepsWhatItsFirstModelBroughtAlong) {
   train_tiny(tiny_run_config(folder.path(), {"weights.method=dense", "train.steps=2"}), folder.path() / "first");
   export_hub_folder({.from = folder.path() / "first", .out = folder.path() / "theirs"});
   std::ofstream(folder.path() / "theirs" / "generation_config.json") << "{\"of\": \"theirs\"}";
-  std::ofstream(folder.path() / "theirs" / "tokenizer_config.json") << "{}";
-  fs::remove(folder.path() / "theirs" / "tokenizer.json");
+  std::ofstream(folder.path() / "theirs" / "special_tokens_map.json") << "{}";
   for (const char* init : {"theirs", "second"}) {
     const fs::path run = folder.path() / (init == std::string("theirs") ? "second" : "third");
     train_tiny(tiny_run_config(folder.path(), {"model.init=" + (folder.path() / init).string(), "train.steps=2"}), run);
     export_hub_folder({.from = run, .out = folder.path() / "out"});
     EXPECT_EQ(file_bytes(folder.path() / "out" / "generation_config.json"), "{\"of\": \"theirs\"}") << init;
-    EXPECT_NE(file_bytes(folder.path() / "out" / "tokenizer_config.json"), "{}") << "the data has another tokenizer";
+    EXPECT_TRUE(fs::exists(folder.path() / "out" / "special_tokens_map.json")) << "the data has the same tokenizer";
     fs::remove_all(folder.path() / "out");
   }
 }

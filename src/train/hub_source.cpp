@@ -29,21 +29,10 @@ void HubSource::load(CheckpointSink::File file, const std::string& name, const T
   weights_.load(*array, out);
 }
 
-namespace {
-
-// The byte tokenizer leaves as a tokenizer.json, and must come back as what it was: data that was made with it knows it
-// by that name.
-bool is_exported_bytes(const Tokenizer& tokenizer) {
-  return tokenizer.serialize() == bytes_tokenizer()->huggingface_files().at("tokenizer.json");
-}
-
-}  // namespace
-
 HubTokenizer find_hub_tokenizer(const fs::path& folder, std::int64_t vocab) {
   HubTokenizer found;
   try {
     found.tokenizer = load_tokenizer(folder);
-    if (is_exported_bytes(*found.tokenizer)) found.tokenizer = bytes_tokenizer();
   } catch (const UserError& error) {
     found.why_not = error.what();
     return found;

@@ -348,5 +348,19 @@ TEST(HubExport, ASentencePieceModelComesWithAConfigurationForIt) {
             load_model(*device, run, {}).tokenizer->identity());
 }
 
+TEST(HubExport, ATokenizerJsonComesBackAsItWas) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run", out = folder.path() / "out", again = folder.path() / "again";
+  const std::string tokenizer = std::string(FILIGREE_SOURCE_DIR) + "/tests/golden/tokenizers/llama3.json";
+  train_tiny(tiny_run_config(folder.path(), {"data.tokenizer=\"" + tokenizer + "\"", "train.steps=2"}), run);
+  EXPECT_TRUE(export_hub_folder({.from = run, .out = out}).notes.empty());
+  EXPECT_EQ(file_bytes(out / "tokenizer.json"), file_bytes(tokenizer));
+  EXPECT_THAT(file_bytes(out / "tokenizer_config.json"), HasSubstr("\"eos_token\": \"<|end_of_text|>\""));
+  EXPECT_FALSE(fs::exists(out / "tokenizer.model"));
+  EXPECT_EQ(import_hub_folder({.from = out, .out = again, .context = 0, .precision = {}}).tokenizer, "bpe:502");
+  const auto device = Device::cpu();
+  EXPECT_EQ(load_model(*device, again, {}).tokenizer->identity(), load_tokenizer(tokenizer)->identity());
+}
+
 }  // namespace
 }  // namespace filigree

@@ -59,9 +59,9 @@ void run_export(ExportOptions options) {
   print_notes(done.notes);
   std::printf("%s: %s in %s, %zu file%s of weights%s, from %s\n", options.export_.out.c_str(), done.type.c_str(),
               std::string(name_of(done.dtype)).c_str(), done.files, done.files == 1 ? "" : "s",
-              !done.adapters                                        ? ""
+              !done.adapters                                    ? ""
               : options.export_.adapters == HubAdapters::merged ? ", adapters merged"
-                                                                    : ", adapters in adapter/",
+                                                                : ", adapters in adapter/",
               done.checkpoint.c_str());
 }
 
@@ -71,17 +71,20 @@ void add_import_command(CLI::App& program) {
   const auto options = std::make_shared<ImportOptions>();
   CLI::App* command = program.add_subcommand("import", "makes a checkpoint from a Hugging Face folder");
   command
-      ->add_option("folder", options->import.from, "config.json, safetensors and tokenizer of a GPT-2, OPT, LLaMA or Mistral")
+      ->add_option("folder", options->import.from,
+                   "config.json, safetensors and tokenizer of a GPT-2, OPT, LLaMA or Mistral")
       ->required()
       ->type_name("FOLDER");
   command->add_option("--out", options->import.out, "the checkpoint's folder, which is made")
       ->required()
       ->type_name("CHECKPOINT");
   command
-      ->add_option("--context", options->import.context, "tokens of a sequence, fewer than the model has positions; 0: all")
+      ->add_option("--context", options->import.context,
+                   "tokens of a sequence, fewer than the model has positions; 0: all")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_option("--precision", options->precision, "fp32 or bf16; left out: bf16 where the weights are, else fp32")
+  command
+      ->add_option("--precision", options->precision, "fp32 or bf16; left out: bf16 where the weights are, else fp32")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   command->footer(
       "The checkpoint serves eval, generate, inspect, export, and model.init of a configuration.\n\n"
@@ -97,7 +100,8 @@ void add_export_command(CLI::App& program) {
       ->type_name("RUN|CHECKPOINT");
   command->add_option("--out", options->export_.out, "the folder, which is made")->required()->type_name("FOLDER");
   command
-      ->add_option("--max-shard-size", options->shard, "most bytes of a file of weights: 5GB, 500MB; a tensor is not cut")
+      ->add_option("--max-shard-size", options->shard,
+                   "most bytes of a file of weights: 5GB, 500MB; a tensor is not cut")
       ->capture_default_str()
       ->type_name("SIZE");
   command->add_option("--adapters", options->adapters, "merged into the weights, or beside them in the form of PEFT")

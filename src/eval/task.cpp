@@ -23,8 +23,8 @@ std::string base_name(const fs::path& path) {
 std::optional<fs::path> inside(const fs::path& folder, const std::string& name) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) return std::nullopt;
-  for (const char* ending : {".jsonl", ".jsonl.gz", ".jsonl.xz", ".jsonl.zst", ".tar", ".tar.gz", ".tar.xz", ".tar.zst",
-                             ".txt", ""}) {
+  for (const char* ending :
+       {".jsonl", ".jsonl.gz", ".jsonl.xz", ".jsonl.zst", ".tar", ".tar.gz", ".tar.xz", ".tar.zst", ".txt", ""}) {
     const fs::path path = folder / (name + ending);
     if (fs::exists(path, error)) return path;
   }
@@ -70,8 +70,8 @@ class Loader {
         read_line(TaskLine(object, where, std::string(format_ ? format_->expected : kOwnLines)), base_name(file.name));
       });
     }
-    require_user(static_cast<std::size_t>(task_.items()) > before, file.name + ": this file has no lines; " +
-                                                                       std::string(format_ ? format_->expected : kOwnLines));
+    require_user(static_cast<std::size_t>(task_.items()) > before,
+                 file.name + ": this file has no lines; " + std::string(format_ ? format_->expected : kOwnLines));
   }
   EvalTask finish() && { return std::move(task_); }
 
@@ -118,8 +118,7 @@ EvalTask load_task(const std::string& name, std::span<const std::string> sources
     loader.read(file);
   EvalTask task = std::move(loader).finish();
   if (limit > 0)
-    for (TaskSet& set : task.sets)
-      set.items.resize(std::min(set.items.size(), static_cast<std::size_t>(limit)));
+    for (TaskSet& set : task.sets) set.items.resize(std::min(set.items.size(), static_cast<std::size_t>(limit)));
   return task;
 }
 

@@ -16,8 +16,8 @@ struct TaskRequest {
 };
 
 struct TaskItem {
-  std::vector<TaskRequest> requests;     // one a choice; a TaskKind::continuation has one
-  std::int64_t gold = 0;                 // the right choice
+  std::vector<TaskRequest> requests;      // one a choice; a TaskKind::continuation has one
+  std::int64_t gold = 0;                  // the right choice
   std::vector<std::string> choices = {};  // whose lengths normalize; empty: nothing is normalized
 };
 

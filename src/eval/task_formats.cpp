@@ -76,8 +76,8 @@ std::string cleaned(const std::string& text) {
 TaskItem hellaswag(const TaskLine& line) {
   std::vector<std::string> endings;
   for (const std::string& ending : line.texts("endings")) endings.push_back(cleaned(ending));
-  const std::string context = line.text("activity_label") + ": " + line.text("ctx_a") + " " +
-                              capitalize(line.text("ctx_b"));
+  const std::string context =
+      line.text("activity_label") + ": " + line.text("ctx_a") + " " + capitalize(line.text("ctx_b"));
   const std::int64_t gold = line.index("label", endings.size());
   return choose(cleaned(context), std::move(endings), gold);
 }
@@ -154,7 +154,8 @@ TaskItem math(const TaskLine& line) {
   std::vector<std::string> choices = math_choices(line.text("options"));
   if (choices.empty()) line.fail("no choices were found in its options");
   const std::int64_t gold = line.place_of(line.text("correct"), {"a", "b", "c", "d", "e"});
-  if (gold >= static_cast<std::int64_t>(choices.size())) line.fail("its options have no choice " + line.text("correct"));
+  if (gold >= static_cast<std::int64_t>(choices.size()))
+    line.fail("its options have no choice " + line.text("correct"));
   return choose(asked(line.text("Problem")), std::move(choices), gold);
 }
 
@@ -165,7 +166,8 @@ TaskItem winogrande(const TaskLine& line) {
   if (blank == std::string::npos) line.fail("its sentence has no _");
   TaskItem item;
   for (const char* option : {"option1", "option2"})
-    item.requests.push_back({sentence.substr(0, blank) + line.text(option), after_space(strip(sentence.substr(blank + 1)))});
+    item.requests.push_back(
+        {sentence.substr(0, blank) + line.text(option), after_space(strip(sentence.substr(blank + 1)))});
   item.gold = line.place_of(line.text("answer"), {"1", "2"});
   return item;
 }
@@ -261,13 +263,15 @@ std::vector<TaskItem> read_six_lines(const std::string& text, const std::string&
   std::vector<TaskItem> items;
   for (std::size_t first = 0; first < lines.size(); first += kLines) {
     const std::string where = file + " line " + std::to_string(first + 1);
-    require_user(first + kLines <= lines.size(), where + ": an item has six lines: its context, the right ending's "
-                                                         "place from 0, and four endings");
+    require_user(first + kLines <= lines.size(), where +
+                                                     ": an item has six lines: its context, the right ending's "
+                                                     "place from 0, and four endings");
     const std::string& gold = lines[first + 1];
     require_user(gold.size() == 1 && gold[0] >= '0' && gold[0] <= '3',
                  where + ": its second line is \"" + gold + "\"; the right ending's place, 0 to 3, is needed");
-    items.push_back(choose(lines[first], {lines.begin() + static_cast<std::ptrdiff_t>(first + 2),
-                                          lines.begin() + static_cast<std::ptrdiff_t>(first + kLines)},
+    items.push_back(choose(lines[first],
+                           {lines.begin() + static_cast<std::ptrdiff_t>(first + 2),
+                            lines.begin() + static_cast<std::ptrdiff_t>(first + kLines)},
                            gold[0] - '0'));
   }
   return items;

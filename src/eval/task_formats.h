@@ -1,5 +1,5 @@
-// The tasks that filigree knows, with the prompts of lm-evaluation-harness 0.4.13 and the formats in which their data is
-// published.
+// The tasks that filigree knows, with the prompts of lm-evaluation-harness 0.4.13 and the formats in which their data
+// is published.
 #pragma once
 
 #include <span>

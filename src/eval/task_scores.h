@@ -32,8 +32,8 @@ struct TaskScore {
 
 struct TaskResult {
   TaskScore overall;
-  std::vector<TaskScore> groups;  // of a task that has them, in the order of their names
-  std::vector<TaskScore> sets;    // of a task that has more than one
+  std::vector<TaskScore> groups;                  // of a task that has them, in the order of their names
+  std::vector<TaskScore> sets;                    // of a task that has more than one
   std::vector<std::vector<std::string>> members;  // the sets of each group
   std::string version;
   std::int64_t shortened = 0;  // texts that the model's context does not hold: they lose their beginning

@@ -184,7 +184,8 @@ std::vector<ConfigKey> make_keys() {
   add(positive(key<&Config::model, &ModelConfig::rope_base>("model.rope_base", "base of the rotary angles (llama)")));
   add(key<&Config::model, &ModelConfig::tied>("model.tied",
                                               "the head shares the embedding; by default in gpt2 and opt"));
-  add(path(key<&Config::model, &ModelConfig::init>("model.init", "run, checkpoint or Hugging Face folder to start from, and to take the shape from")));
+  add(path(key<&Config::model, &ModelConfig::init>(
+      "model.init", "run, checkpoint or Hugging Face folder to start from, and to take the shape from")));
 
   add(required(
       path(checked(key<&Config::data, &DataConfig::train>("data.train", "token shards or text to train on; globs"),
@@ -286,9 +287,22 @@ std::vector<ConfigKey> make_keys() {
       kMaxSteps)));
   add(resumable(
       ranged(key<&Config::eval, &EvalConfig::tokens>("eval.tokens", "most validation tokens; 0: all"), 0, kMaxTokens)));
+  add(resumable(key<&Config::eval, &EvalConfig::tasks>(
+      "eval.tasks",
+      "tasks that are scored at each evaluation beside perplexity, named as for `filigree eval --task`")));
+  ConfigKey task_data = key<&Config::eval, &EvalConfig::task_data>(
+      "eval.task_data", "where their questions are: folders, files, or NAME=PATH, as for `filigree eval --task-data`");
+  task_data.path = task_data.named = true;
+  add(resumable(task_data));
+  add(resumable(
+      ranged(key<&Config::eval, &EvalConfig::task_limit>(
+                 "eval.task_limit", "the first so many items of each task, or of each of its parts; 0: all of them"),
+             0, kMaxTokens)));
   add(resumable(ranged(
       key<&Config::log, &LogConfig::every>("log.every", "steps between console lines; 0: only the first and the last"),
       0, kMaxSteps)));
+  add(resumable(key<&Config::log, &LogConfig::tensorboard>(
+      "log.tensorboard", "write RUN/tensorboard/ as well: scalars of each step, histograms of the weights, texts")));
   return keys;
 }
 

@@ -28,7 +28,7 @@ namespace filigree {
 enum class StoredType : std::uint8_t { f32, bf16, f16, i32, i64, u8, boolean };
 
 std::size_t size_of(StoredType type);
-std::string_view name_of(StoredType type);  // "F32", "BF16", ...
+std::string_view name_of(StoredType type);                       // "F32", "BF16", ...
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "(2, 3)"
 StoredType stored_type(DType dtype);
 

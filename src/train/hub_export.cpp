@@ -98,11 +98,10 @@ HubExported export_hub_folder(const HubExportOptions& options) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (fs::exists(checkpoint.folder() / kTokenizerFile))
     tokenizer = load_tokenizer(checkpoint.folder() / kTokenizerFile);
-  const std::string own_config = write_hub_config(config.model, result.type, result.dtype,
-                                                  tokenizer ? tokenizer->end_of_text() : -1, kept_config);
-  const std::vector<HubArray> arrays =
-      hub_arrays({.type = result.type, .model = config.model, .stored_context = config.model.context,
-                  .unknown_keys = {}});
+  const std::string own_config =
+      write_hub_config(config.model, result.type, result.dtype, tokenizer ? tokenizer->end_of_text() : -1, kept_config);
+  const std::vector<HubArray> arrays = hub_arrays(
+      {.type = result.type, .model = config.model, .stored_context = config.model.context, .unknown_keys = {}});
 
   AtomicFolder target(options.out);
   write_weights(result, target.temporary(), options, config, checkpoint, arrays);

@@ -16,16 +16,16 @@ enum class HubAdapters : std::uint8_t {
 };
 
 struct HubExportOptions {
-  std::filesystem::path from;               // a run or a checkpoint
-  std::filesystem::path out;                // must not exist
+  std::filesystem::path from;  // a run or a checkpoint
+  std::filesystem::path out;   // must not exist
   std::int64_t shard_bytes = 5'000'000'000;
   HubAdapters adapters = HubAdapters::merged;
 };
 
 struct HubExported {
   std::filesystem::path checkpoint;
-  std::string type;                // model_type
-  std::size_t files = 0;           // of weights
+  std::string type;       // model_type
+  std::size_t files = 0;  // of weights
   DType dtype = DType::f32;
   bool adapters = false;           // the checkpoint had some
   std::vector<std::string> notes;  // what could not be exported

@@ -51,7 +51,8 @@ void write_hub_tokenizer(const fs::path& folder, const fs::path& kept, const Tok
     notes.emplace_back("the model has no tokenizer: the folder has none either");
   } else if (tokenizer->name() == "bytes") {
     notes.emplace_back(
-        "the byte tokenizer has no counterpart in Hugging Face's formats, so that no tokenizer was written: the id of a "
+        "the byte tokenizer has no counterpart in Hugging Face's formats, so that no tokenizer was written: the id of "
+        "a "
         "byte is its value, and 256 ends a text");
   } else {
     write_file_atomically(folder / "tokenizer.model", tokenizer->serialize());

@@ -16,10 +16,13 @@ Likelihood of(double log, bool greedy = false) {
 
 TEST(TaskScores, ChoicesAreComparedWholeAndByLength) {
   // Choices of 2, 4 (5 bytes) and 10 characters.
-  const EvalTask task = testing::task_of(
-      "mine", R"({"query": "q", "choices": ["ab", "abc\u00e9", "abcdefghij"], "gold": 1})" "\n"
-              R"({"query": "q", "choices": ["ab", "abc\u00e9", "abcdefghij"], "gold": 0})" "\n"
-              R"({"query": "q", "choices": ["ab", "ab"], "gold": 0})" "\n");
+  const EvalTask task =
+      testing::task_of("mine", R"({"query": "q", "choices": ["ab", "abc\u00e9", "abcdefghij"], "gold": 1})"
+                               "\n"
+                               R"({"query": "q", "choices": ["ab", "abc\u00e9", "abcdefghij"], "gold": 0})"
+                               "\n"
+                               R"({"query": "q", "choices": ["ab", "ab"], "gold": 0})"
+                               "\n");
   const std::vector<Likelihood> likelihoods = {of(-3.0), of(-4.4), of(-12.0),  // whole 0; by character 1; by byte 1
                                                of(-1.9), of(-3.6), of(-20.0),  // whole 0; by character 1; by byte 1
                                                of(-2.0), of(-2.0)};            // the first of equal ones
@@ -35,9 +38,11 @@ TEST(TaskScores, ChoicesAreComparedWholeAndByLength) {
 }
 
 TEST(TaskScores, ContinuationsHavePerplexityAndGreedyAccuracy) {
-  const EvalTask task = testing::task_of("lambada", R"({"text": "a b"})" "\n" R"({"text": "a c"})" "\n");
-  const TaskScore score =
-      score_task(task, std::vector<Likelihood>{of(-1.0, true), of(-3.0)}).overall;
+  const EvalTask task = testing::task_of("lambada", R"({"text": "a b"})"
+                                                    "\n"
+                                                    R"({"text": "a c"})"
+                                                    "\n");
+  const TaskScore score = score_task(task, std::vector<Likelihood>{of(-1.0, true), of(-3.0)}).overall;
   EXPECT_DOUBLE_EQ(score.find("perplexity")->value, std::exp(2.0));
   EXPECT_DOUBLE_EQ(score.find("perplexity")->standard_error, std::exp(2.0) * 1.0);
   EXPECT_DOUBLE_EQ(score.find("acc")->value, 0.5);

@@ -10,10 +10,10 @@
 namespace filigree {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::item_of;
 using testing::task_of;
 using testing::task_refusal;
-using ::testing::HasSubstr;
 
 TEST(Task, HellaSwagIsCleanedOfItsMarks) {
   const TaskItem item = item_of(
@@ -49,9 +49,10 @@ TEST(Task, QuestionsAreAskedAsTheHarnessDoes) {
                                               R"( "label": ["A", "B"]}, "answerKey": " B"})");
   EXPECT_EQ(book.requests[0].context, "Frogs eat");
   EXPECT_EQ(book.gold, 1);
-  const TaskItem math = item_of("mathqa", R"({"Problem": "one and 5,000 ?", "options":)"
-                                          R"( "a ) rs . 5,001 , b ) 2 , c ) 3 , d ) data inadequate , e ) none , of these",)"
-                                          R"( "correct": "e"})");
+  const TaskItem math =
+      item_of("mathqa", R"({"Problem": "one and 5,000 ?", "options":)"
+                        R"( "a ) rs . 5,001 , b ) 2 , c ) 3 , d ) data inadequate , e ) none , of these",)"
+                        R"( "correct": "e"})");
   EXPECT_EQ(math.choices, (std::vector<std::string>{"rs . 5,001", "2", "3", "data inadequate", "none , of these"}));
   EXPECT_EQ(math.requests[4].continuation, " none , of these");
   EXPECT_EQ(math.gold, 4);
@@ -77,12 +78,13 @@ TEST(Task, WinoGrandeScoresWhatFollowsTheBlank) {
 
 TEST(Task, RaceAsksTheLastQuestionBehindTheOthers) {
   const std::string expected = "Article: Once.\n\nQuestion: Who?\nAnswer: b's\nIt was a.\nWhen?";
-  for (const char* line :
-       {R"({"article": "Once.", "problems": "[{'question': 'Who?', 'answer': 'B', 'options': ['a', \"b's\", 'c', 'd']},)"
-        R"( {'question': 'It was  _  .', 'answer': 'A', 'options': ['a.', 'b', 'c', 'd']},)"
-        R"( {'question': 'When?', 'answer': 'D', 'options': ['1', '2', '3', '4\\n']}]"})",
-        R"({"article": "Once.", "questions": ["Who?", "It was  _  .", "When?"], "answers": ["B", "A", "D"],)"
-        R"( "options": [["a", "b's", "c", "d"], ["a.", "b", "c", "d"], ["1", "2", "3", "4\n"]]})"}) {
+  for (
+      const char* line :
+      {R"({"article": "Once.", "problems": "[{'question': 'Who?', 'answer': 'B', 'options': ['a', \"b's\", 'c', 'd']},)"
+       R"( {'question': 'It was  _  .', 'answer': 'A', 'options': ['a.', 'b', 'c', 'd']},)"
+       R"( {'question': 'When?', 'answer': 'D', 'options': ['1', '2', '3', '4\\n']}]"})",
+       R"({"article": "Once.", "questions": ["Who?", "It was  _  .", "When?"], "answers": ["B", "A", "D"],)"
+       R"( "options": [["a", "b's", "c", "d"], ["a.", "b", "c", "d"], ["1", "2", "3", "4\n"]]})"}) {
     const TaskItem item = item_of("race", line);
     EXPECT_EQ(item.requests[0].context, expected);
     EXPECT_EQ(item.requests[3].continuation, " 4\n");
@@ -91,10 +93,14 @@ TEST(Task, RaceAsksTheLastQuestionBehindTheOthers) {
 }
 
 TEST(Task, MmluAndBlimpHaveParts) {
-  const std::string line = R"({"question": " What? ", "subject": "high_school_physics", "choices": ["a", "b", "c", "d"],)"
-                           R"( "answer": 3})";
-  const EvalTask task = task_of("mmlu", line + "\n" + R"({"question": "Q", "subject": "virology",)"
-                                        R"( "choices": ["a", "b", "c", "d"], "answer": 0})" "\n" + line + "\n");
+  const std::string line =
+      R"({"question": " What? ", "subject": "high_school_physics", "choices": ["a", "b", "c", "d"],)"
+      R"( "answer": 3})";
+  const EvalTask task = task_of("mmlu", line + "\n" +
+                                            R"({"question": "Q", "subject": "virology",)"
+                                            R"( "choices": ["a", "b", "c", "d"], "answer": 0})"
+                                            "\n" +
+                                            line + "\n");
   ASSERT_EQ(task.sets.size(), 2u);
   EXPECT_EQ(task.sets[0].name, "mmlu_high_school_physics");
   EXPECT_EQ(task.sets[0].group, "mmlu_stem");
@@ -126,7 +132,8 @@ TEST(Task, OnesOwnQuestionsHaveThreeForms) {
 }
 
 TEST(Task, MistakesNameFileAndLine) {
-  const std::string fine = R"({"goal": "To sit", "sol1": "a", "sol2": "b", "label": 0})" "\n";
+  const std::string fine = R"({"goal": "To sit", "sol1": "a", "sol2": "b", "label": 0})"
+                           "\n";
   EXPECT_THAT(task_refusal("piqa", fine + "\n{"), HasSubstr("piqa.jsonl line 3: this line is not valid JSON"));
   EXPECT_THAT(task_refusal("piqa", fine + "[1]"), HasSubstr("line 2: a JSON object is needed, this is array"));
   EXPECT_THAT(task_refusal("piqa", fine + "{}"), HasSubstr("line 2: it has no text under \"goal\"; PIQA's lines have"));
@@ -146,7 +153,8 @@ TEST(Task, MistakesNameFileAndLine) {
               HasSubstr("has no _"));
   EXPECT_THAT(task_refusal("hellaswag", "a\n0\nb\n", ".txt"), HasSubstr("an item has six lines"));
   EXPECT_THAT(task_refusal("hellaswag", "a\n4\nb\nc\nd\ne\n", ".txt"), HasSubstr("its second line is \"4\""));
-  EXPECT_THAT(task_refusal("mine", R"({"query": "Q", "choices": ["a"], "gold": 0})" "\n"
+  EXPECT_THAT(task_refusal("mine", R"({"query": "Q", "choices": ["a"], "gold": 0})"
+                                   "\n"
                                    R"({"context": "x", "continuation": "y"})"),
               HasSubstr("mine.jsonl line 2: it has another form than those before it"));
 }
@@ -154,8 +162,8 @@ TEST(Task, MistakesNameFileAndLine) {
 TEST(Task, FindsItsDataAmongTheSources) {
   const testing::TemporaryFolder folder;
   const auto write = [&](const char* name, const char* goal) {
-    std::ofstream(folder.path() / name)
-        << R"({"goal": ")" << goal << R"(", "sol1": "a", "sol2": "b", "label": 0})" << "\n";
+    std::ofstream(folder.path() / name) << R"({"goal": ")" << goal << R"(", "sol1": "a", "sol2": "b", "label": 0})"
+                                        << "\n";
     return (folder.path() / name).string();
   };
   std::filesystem::create_directories(folder.path() / "data" / "piqa");
@@ -183,7 +191,8 @@ TEST(Task, FindsItsDataAmongTheSources) {
 }
 
 TEST(PythonLiteral, IsReadAsPythonWritesIt) {
-  const nlohmann::json read = parse_python_literal(R"([{'a': 'it\'s', "b": ["x\n", '\xe9\u20ac\U0001F600', 'c\q']}, ])");
+  const nlohmann::json read =
+      parse_python_literal(R"([{'a': 'it\'s', "b": ["x\n", '\xe9\u20ac\U0001F600', 'c\q']}, ])");
   EXPECT_EQ(read, nlohmann::json::parse(R"([{"a": "it's", "b": ["x\n", "\u00e9\u20ac\ud83d\ude00", "c\\q"]}])"));
   EXPECT_EQ(parse_python_literal("[]").dump(), "[]");
   for (const char* wrong : {"", "[", "['a'", "['a]", "{'a'}", "{'a': }", "[1]", "['a'] x", "['\\x4']", "['\\ud800']"})

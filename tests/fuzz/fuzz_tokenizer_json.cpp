@@ -1,6 +1,6 @@
-// tokenizer.json, and GPT-2's vocab.json and merges.txt: any bytes give a tokenizer or a UserError, and what one encodes
-// it decodes. The first byte of an input says what the others are: a whole file; a change to a good one (JSON Merge
-// Patch), so that deep parts are reached without 256 entries for the bytes; or merges for a good vocabulary.
+// tokenizer.json, and GPT-2's vocab.json and merges.txt: any bytes give a tokenizer or a UserError, and what one
+// encodes it decodes. The first byte of an input says what the others are: a whole file; a change to a good one (JSON
+// Merge Patch), so that deep parts are reached without 256 entries for the bytes; or merges for a good vocabulary.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -24,9 +24,10 @@ json good_vocabulary() {
 }
 
 json good_file() {
-  return {{"added_tokens", {{{"id", 300}, {"content", "<|endoftext|>"}, {"special", true}}}},
-          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-          {"model", {{"type", "BPE"}, {"vocab", good_vocabulary()}, {"merges", {"t h", "th e", "h e", "a a", "aa a"}}}}};
+  return {
+      {"added_tokens", {{{"id", 300}, {"content", "<|endoftext|>"}, {"special", true}}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"model", {{"type", "BPE"}, {"vocab", good_vocabulary()}, {"merges", {"t h", "th e", "h e", "a a", "aa a"}}}}};
 }
 
 void read(const std::string& text) {

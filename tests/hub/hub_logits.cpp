@@ -18,8 +18,7 @@ void write_logits(const char* model, const char* tokens_file, const char* out) {
   Memory& memory = device->memory();
   const OwnedTensor tokens = memory.tensor(Purpose::data, DType::i32, {batch, sequence});
   file.load("tokens", tokens);
-  const OwnedTensor logits =
-      memory.tensor(Purpose::data, loaded.config.run.precision, {batch * sequence, shape.vocab});
+  const OwnedTensor logits = memory.tensor(Purpose::data, loaded.config.run.precision, {batch * sequence, shape.vocab});
   Activations activations(*device, shape, loaded.config.run.precision, batch, sequence, Recompute::inference);
   loaded.model->logits(*device, activations, tokens, logits);
   SafetensorsWriter writer(out);

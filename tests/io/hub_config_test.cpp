@@ -76,9 +76,10 @@ TEST(HubConfig, AWindowThatCoversTheContextIsNone) {
   EXPECT_EQ(parse(kMistral + R"(, "sliding_window": 32)").model.context, 32);
   EXPECT_EQ(parse(kMistral + R"(, "sliding_window": null)").model.context, 32);
   EXPECT_EQ(parse(kMistral + R"(, "sliding_window": 8)", 8).model.context, 8);
-  EXPECT_THAT(refusal("{" + kMistral + R"(, "sliding_window": 31})"),
-              HasSubstr("sliding_window: found 31, but the context is 32 tokens, and filigree attends to all of it: take "
-                        "the model with a context of at most 31 (import --context 31"));
+  EXPECT_THAT(
+      refusal("{" + kMistral + R"(, "sliding_window": 31})"),
+      HasSubstr("sliding_window: found 31, but the context is 32 tokens, and filigree attends to all of it: take "
+                "the model with a context of at most 31 (import --context 31"));
 }
 
 TEST(HubConfig, WhatFiligreeDoesNotComputeIsRefusedWithTheReason) {
@@ -120,13 +121,15 @@ TEST(HubConfig, HostileFilesGetOneMessage) {
     EXPECT_NE(layers(value).find("n_layer: found "), std::string::npos) << value << ": " << layers(value);
   EXPECT_THAT(refusal("{" + kLlama + R"(, "rms_norm_eps": 0})"), HasSubstr("rms_norm_eps: found 0"));
   EXPECT_THAT(refusal("{" + kLlama + R"(, "rope_theta": -1})"), HasSubstr("rope_theta"));
-  EXPECT_THAT(refusal("{" + kLlama + R"(, "rope_scaling": )" + std::string(100000, '[') + std::string(100000, ']') + "}"),
-              HasSubstr("rope_scaling: found a list"));
+  EXPECT_THAT(
+      refusal("{" + kLlama + R"(, "rope_scaling": )" + std::string(100000, '[') + std::string(100000, ']') + "}"),
+      HasSubstr("rope_scaling: found a list"));
   EXPECT_LT(refusal(R"({"model_type": ")" + std::string(100000, 'x') + "\"}").size(), 200u);
 }
 
 TEST(HubConfig, WhatIsWrittenReadsBackTheSame) {
-  for (const std::string& members : {kGpt2, kOpt, kLlama + R"(, "num_key_value_heads": 2, "rope_theta": 5e5)", kMistral}) {
+  for (const std::string& members :
+       {kGpt2, kOpt, kLlama + R"(, "num_key_value_heads": 2, "rope_theta": 5e5)", kMistral}) {
     const HubModel hub = parse(members + R"(, "eos_token_id": 63)");
     const std::string written = write_hub_config(hub.model, hub.type, DType::bf16, 7, "");
     const HubModel again = parse_hub_config(written, "config.json");

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <fstream>
+#include <functional>
 
 #include "io/hub/hub_writer.h"
 #include "support.h"
@@ -81,9 +81,12 @@ TEST_F(HubFolder, ItsTensorsAreComparedWithItsConfiguration) {
                 tensors.push_back({"model.layers.1.mlp.up_proj.weight", StoredType::f32, {6, 4}});
               }),
               HasSubstr("tensors that this model does not have: model.layers.1.mlp.up_proj.weight"));
-  EXPECT_THAT(refusal_of([](auto& tensors) { named(tensors, "model.layers.0.self_attn.k_proj.weight").shape = {4, 4}; }),
-              HasSubstr("tensors of another shape: model.layers.0.self_attn.k_proj.weight (4, 4) where config.json makes "
-                        "it (2, 4)"));
+  EXPECT_THAT(
+      refusal_of([](auto& tensors) {
+        named(tensors, "model.layers.0.self_attn.k_proj.weight").shape = {4, 4};
+      }),
+      HasSubstr("tensors of another shape: model.layers.0.self_attn.k_proj.weight (4, 4) where config.json makes "
+                "it (2, 4)"));
   EXPECT_THAT(refusal_of([](auto& tensors) { named(tensors, "model.norm.weight").type = StoredType::i32; }),
               HasSubstr("neither fp32 nor bf16 nor fp16: model.norm.weight I32"));
   // Several at once, long lists cut.
@@ -111,7 +114,9 @@ TEST_F(HubFolder, NamesMayLackTheirFirstPart) {
 TEST_F(HubFolder, ATiedHeadOfItsOwnMustBeTheEmbedding) {
   const auto add_head = [](auto& tensors) { tensors.push_back({kHubHead, StoredType::f32, {8, 4}}); };
   EXPECT_EQ(refusal_of(add_head), "(accepted)");
-  EXPECT_THAT(refusal_of([](auto& tensors) { tensors.push_back({kHubHead, StoredType::f32, {8, 3}}); }),
+  EXPECT_THAT(refusal_of([](auto& tensors) {
+                tensors.push_back({kHubHead, StoredType::f32, {8, 3}});
+              }),
               HasSubstr("lm_head.weight differs from model.embed_tokens.weight"));
 }
 

@@ -17,8 +17,8 @@ namespace filigree {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 using testing::file_bytes;
+using ::testing::HasSubstr;
 using testing::tiny_run_config;
 using testing::train_tiny;
 
@@ -91,7 +91,8 @@ TEST_P(HubCase, ImportedGivesTheLogitsOfTransformers) {
 
 TEST_P(HubCase, ExportedHasTheSameTensors) {
   const fs::path ours = folder_.path() / "ours", back = folder_.path() / "back";
-  const HubImported imported = import_hub_folder({.from = case_folder(GetParam()), .out = ours, .context = 0, .precision = {}});
+  const HubImported imported =
+      import_hub_folder({.from = case_folder(GetParam()), .out = ours, .context = 0, .precision = {}});
   const HubExported exported = export_hub_folder({.from = ours, .out = back, .shard_bytes = 8000});
   EXPECT_EQ(exported.type, GetParam());
   EXPECT_GT(exported.files, 1u);
@@ -109,7 +110,8 @@ TEST_P(HubCase, ExportedHasTheSameTensors) {
     EXPECT_EQ(testing::values_of(a), testing::values_of(b)) << array.name;
   }
   // What belongs to the model beside its weights comes back as it was.
-  EXPECT_EQ(file_bytes(back / "generation_config.json"), file_bytes(case_folder(GetParam()) / "generation_config.json"));
+  EXPECT_EQ(file_bytes(back / "generation_config.json"),
+            file_bytes(case_folder(GetParam()) / "generation_config.json"));
   EXPECT_THAT(file_bytes(back / "config.json"), HasSubstr("\"eos_token_id\": 2"));
 }
 
@@ -338,7 +340,8 @@ TEST(HubExport, ASentencePieceModelComesWithAConfigurationForIt) {
   EXPECT_THAT(file_bytes(out / "generation_config.json"), HasSubstr("\"eos_token_id\": 1"));
   EXPECT_THAT(file_bytes(out / "filigree.json"), HasSubstr("\"pattern\": \"2:4\""));
   // And is found again.
-  const HubImported imported = import_hub_folder({.from = out, .out = folder.path() / "again", .context = 0, .precision = {}});
+  const HubImported imported =
+      import_hub_folder({.from = out, .out = folder.path() / "again", .context = 0, .precision = {}});
   EXPECT_EQ(imported.tokenizer, "spm:300");
   const auto device = Device::cpu();
   EXPECT_EQ(load_model(*device, folder.path() / "again", {}).tokenizer->identity(),

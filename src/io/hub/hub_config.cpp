@@ -19,17 +19,63 @@ constexpr std::int64_t kMostLayers = 1024, kMostWidth = 1 << 20, kMostRows = 1 <
 constexpr double kOptEpsilon = 1e-5;  // PyTorch's default, which the OPT classes take
 
 // Keys that change nothing in what a trained model computes.
-constexpr const char* kHarmless[] = {
-    "_name_or_path", "architectures", "attention_dropout", "attn_pdrop", "attn_implementation", "auto_map",
-    "bos_token_id", "chunk_size_feed_forward", "classifier_dropout", "decoder_start_token_id", "do_sample", "dropout",
-    "dtype", "embd_pdrop", "eos_token_id", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
-    "gradient_checkpointing", "id2label", "init_std", "initializer_range", "is_decoder", "label2id", "layerdrop",
-    "max_length", "min_length", "model_type", "n_ctx", "num_beams", "output_attentions", "output_hidden_states",
-    "pad_token_id", "prefix", "pretraining_tp", "problem_type", "reorder_and_upcast_attn", "resid_pdrop",
-    "return_dict", "return_dict_in_generate", "sep_token_id", "summary_activation", "summary_first_dropout",
-    "summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params", "temperature",
-    "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "unk_token_id",
-    "use_bfloat16", "use_cache"};
+constexpr const char* kHarmless[] = {"_name_or_path",
+                                     "architectures",
+                                     "attention_dropout",
+                                     "attn_pdrop",
+                                     "attn_implementation",
+                                     "auto_map",
+                                     "bos_token_id",
+                                     "chunk_size_feed_forward",
+                                     "classifier_dropout",
+                                     "decoder_start_token_id",
+                                     "do_sample",
+                                     "dropout",
+                                     "dtype",
+                                     "embd_pdrop",
+                                     "eos_token_id",
+                                     "finetuning_task",
+                                     "forced_bos_token_id",
+                                     "forced_eos_token_id",
+                                     "gradient_checkpointing",
+                                     "id2label",
+                                     "init_std",
+                                     "initializer_range",
+                                     "is_decoder",
+                                     "label2id",
+                                     "layerdrop",
+                                     "max_length",
+                                     "min_length",
+                                     "model_type",
+                                     "n_ctx",
+                                     "num_beams",
+                                     "output_attentions",
+                                     "output_hidden_states",
+                                     "pad_token_id",
+                                     "prefix",
+                                     "pretraining_tp",
+                                     "problem_type",
+                                     "reorder_and_upcast_attn",
+                                     "resid_pdrop",
+                                     "return_dict",
+                                     "return_dict_in_generate",
+                                     "sep_token_id",
+                                     "summary_activation",
+                                     "summary_first_dropout",
+                                     "summary_proj_to_labels",
+                                     "summary_type",
+                                     "summary_use_proj",
+                                     "task_specific_params",
+                                     "temperature",
+                                     "tokenizer_class",
+                                     "top_k",
+                                     "top_p",
+                                     "torch_dtype",
+                                     "torchscript",
+                                     "transformers_version",
+                                     "unk_token_id",
+                                     "use_bfloat16",
+                                     "use_cache"};
 
 // The file's values, each asked for by name.
 class Values {
@@ -143,9 +189,10 @@ void read_opt(Values& values, ModelConfig& model) {
   model.context = values.count("max_position_embeddings", kMostRows);
   model.norm_epsilon = kOptEpsilon;
   model.tied = values.flag("tie_word_embeddings", true);
-  values.only("do_layer_norm_before", true, true,
-              "this model (OPT 350M) normalises behind its layers, which filigree has no blocks for; the other sizes of "
-              "OPT can be imported");
+  values.only(
+      "do_layer_norm_before", true, true,
+      "this model (OPT 350M) normalises behind its layers, which filigree has no blocks for; the other sizes of "
+      "OPT can be imported");
   if (values.count("word_embed_proj_dim", kMostWidth, model.width) != model.width)
     values.refuse("word_embed_proj_dim", "this model projects its embedding to hidden_size = " +
                                              std::to_string(model.width) + ", which filigree does not");
@@ -158,8 +205,9 @@ void read_opt(Values& values, ModelConfig& model) {
 void read_rotary(Values& values, ModelConfig& model) {
   model.rope_base = values.positive("rope_theta", 10000.0);
   const auto scaled = [&](const char* key) {
-    values.refuse(key, "filigree has no scaled rotary positions (linear, dynamic, yarn, llama3, ...): only models of the "
-                       "type default can be imported");
+    values.refuse(key,
+                  "filigree has no scaled rotary positions (linear, dynamic, yarn, llama3, ...): only models of the "
+                  "type default can be imported");
   };
   for (const char* key : {"rope_parameters", "rope_scaling"}) {  // by version of transformers
     if (!values.has(key)) continue;
@@ -194,8 +242,8 @@ void read_llama(Values& values, ModelConfig& model, bool mistral) {
     values.only(key, false, false, "filigree's LLaMA has no biases");
   if (model.width % model.heads == 0 && values.has("head_dim") &&
       values.count("head_dim", kMostWidth) != model.width / model.heads)
-    values.refuse("head_dim", "filigree's heads share hidden_size evenly: " +
-                                  std::to_string(model.width / model.heads) + " each");
+    values.refuse("head_dim",
+                  "filigree's heads share hidden_size evenly: " + std::to_string(model.width / model.heads) + " each");
 }
 
 // Attention here is over the whole context: the same thing where no position is further back than the window.
@@ -256,8 +304,8 @@ HubModel parse_hub_config(std::string_view text, const std::string& file, std::i
   return result;
 }
 
-std::string write_hub_config(const ModelConfig& model, const std::string& type, DType dtype,
-                             std::int64_t end_of_text, const std::string& kept) {
+std::string write_hub_config(const ModelConfig& model, const std::string& type, DType dtype, std::int64_t end_of_text,
+                             const std::string& kept) {
   const Json end = end_of_text >= 0 ? Json(end_of_text) : Json(nullptr);
   Json json;
   if (type == "gpt2") {

@@ -1,4 +1,5 @@
-// config.json of a Hugging Face folder: which model it is, and whether it is one that filigree computes in the same way.
+// config.json of a Hugging Face folder: which model it is, and whether it is one that filigree computes in the same
+// way.
 //
 //   model_type   becomes arch
 //   gpt2         gpt2     learned positions, GELU (tanh form), fused projection

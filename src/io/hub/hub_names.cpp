@@ -78,13 +78,11 @@ class Arrays {
   }
   void positions(const std::string& theirs) {
     const std::int64_t unused = model_.arch == "opt" ? 2 : 0;
-    arrays_.push_back({"embedding.positions",
-                       model_.context,
-                       model_.width,
-                       {{.name = theirs,
-                         .rows = model_.context,
-                         .first = unused,
-                         .stored = unused + hub_.stored_context}}});
+    arrays_.push_back(
+        {"embedding.positions",
+         model_.context,
+         model_.width,
+         {{.name = theirs, .rows = model_.context, .first = unused, .stored = unused + hub_.stored_context}}});
   }
   void norm(const std::string& ours, const std::string& theirs) {
     whole(ours + ".gain", model_.width, 0, theirs + ".weight");
@@ -98,8 +96,7 @@ class Arrays {
     HubArray bias{.name = ours + names.ours + ".bias", .parts = {}};
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::string name = theirs + names.theirs[i];
-      weight.parts.push_back(
-          {.name = name + ".weight", .rows = rows[i], .stored = rows[i], .transposed = transposed});
+      weight.parts.push_back({.name = name + ".weight", .rows = rows[i], .stored = rows[i], .transposed = transposed});
       bias.parts.push_back({.name = name + ".bias", .rows = rows[i], .stored = rows[i]});
       weight.rows += rows[i];
     }

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t kLongestConfig = 1 << 20;
 constexpr std::uint64_t kLongestIndex = 64 << 20;
-constexpr std::size_t kMostNamed = 8;           // tensors in one message
+constexpr std::size_t kMostNamed = 8;              // tensors in one message
 constexpr std::int64_t kStagedElements = 1 << 20;  // of a transposed matrix at once
 
 // Collects names for a message: "a, b and 7 more".
@@ -91,10 +91,11 @@ void HubWeights::open() {
     for (const StoredTensor& tensor : files_.front()->tensors()) holders_.emplace(tensor.name, files_.front().get());
     return;
   }
-  require_user(fs::exists(index),
-               folder_.string() + ": neither " + kHubWeightsFile + " nor " + kHubIndexFile +
-                   " is here; weights in another format (pytorch_model.bin, ...) have to be saved as safetensors first: "
-                   "save_pretrained of transformers does that");
+  require_user(
+      fs::exists(index),
+      folder_.string() + ": neither " + kHubWeightsFile + " nor " + kHubIndexFile +
+          " is here; weights in another format (pytorch_model.bin, ...) have to be saved as safetensors first: "
+          "save_pretrained of transformers does that");
   open_indexed(index);
 }
 
@@ -115,9 +116,9 @@ void HubWeights::open_indexed(const fs::path& index) {
   for (const auto& file : files_)
     for (const StoredTensor& tensor : file->tensors()) {
       const auto found = holders_.find(tensor.name);
-      require_user(found != holders_.end() && found->second == file.get(),
-                   index.string() + ": does not say that tensor " + tensor.name + " is in " +
-                       file->path().filename().string());
+      require_user(
+          found != holders_.end() && found->second == file.get(),
+          index.string() + ": does not say that tensor " + tensor.name + " is in " + file->path().filename().string());
     }
 }
 

@@ -1,5 +1,5 @@
-// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json names. Nothing
-// is copied before it is asked for, and then one array at a time.
+// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json names.
+// Nothing is copied before it is asked for, and then one array at a time.
 #pragma once
 
 #include <filesystem>
@@ -29,8 +29,8 @@ std::map<std::string, std::string> parse_hub_index(std::string_view text, const 
 
 class HubWeights {
  public:
-  // Opens the files and compares them with the model: every tensor must be there in its shape and as fp32, bf16 or fp16,
-  // and nothing else may be, but for buffers that hold nothing learnt. A tied head's own tensor must equal the
+  // Opens the files and compares them with the model: every tensor must be there in its shape and as fp32, bf16 or
+  // fp16, and nothing else may be, but for buffers that hold nothing learnt. A tied head's own tensor must equal the
   // embedding. Throws UserError naming what is not so.
   HubWeights(const std::filesystem::path& folder, HubModel model);
 

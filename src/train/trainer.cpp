@@ -90,8 +90,7 @@ Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
   if (!folder_.is_new()) {
     // All that could be refused has been: now the run's own files may change.
     if (!checkpoint) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
-    truncate_after(folder_.path() / "metrics.jsonl", first_step_);
-    truncate_after(folder_.path() / "eval.jsonl", first_step_);
+    RunLog::truncate_after(folder_.path(), first_step_);
     remove_unfinished_checkpoints(folder_.path());
     if (const std::string change = rate_change(*saved, config_, first_step_); !change.empty()) console_.warn(change);
     restore_line();
@@ -130,6 +129,7 @@ void Trainer::open_data() {
   check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
+  tasks_ = evaluation_tasks(config_.eval, data_.tokenizer.get());
   loader_.emplace(*train_view_, config_.model.context, SampleOrder::shuffled, config_.run.seed);
   sequences_ = config_.train.batch_tokens / config_.model.context;
 }
@@ -299,17 +299,17 @@ TrainOutcome Trainer::run() {
                   "; nothing to do (raise train.steps to go on)");
     return TrainOutcome::already_finished;
   }
-  metrics_ = std::make_unique<MetricsWriter>(folder_.path() / "metrics.jsonl");
-  evaluations_ = std::make_unique<MetricsWriter>(folder_.path() / "eval.jsonl");
+  log_ = std::make_unique<RunLog>(folder_.path(), config_.log.tensorboard);
+  if (first_step_ == 0) log_->text(0, "configuration", write_config(config_));
   write_summary();
   if (announces_) announce();
-  const std::int64_t checkpoint_every = checkpoint_interval(config_, val_view_.has_value());
+  const std::int64_t checkpoint_every = checkpoint_interval(config_, evaluates());
   for (std::int64_t step = first_step_; step < steps; ++step) {
     change_phase(step);
     train_step(step);
     const std::int64_t done = step + 1;
     const bool last = done == steps;
-    if (val_view_ && (last || (config_.eval.every > 0 && done % config_.eval.every == 0))) evaluate(done);
+    if (evaluates() && (last || (config_.eval.every > 0 && done % config_.eval.every == 0))) evaluate(done);
     // The first step of a phase, and the first evaluation, make the workspace as large as it will be.
     if (const std::int64_t bytes = device_->memory().bytes(Purpose::workspace); bytes != workspace_) {
       workspace_ = bytes;
@@ -368,13 +368,13 @@ void Trainer::train_step(std::int64_t step) {
 
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   const std::int64_t done = step + 1;
-  metrics_->append(StepMetrics{.step = done,
-                               .tokens = done * config_.train.batch_tokens,
-                               .loss = loss,
-                               .lr = lr,
-                               .grad_norm = norm,
-                               .step_ms = ms,
-                               .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3});
+  log_->append(StepMetrics{.step = done,
+                           .tokens = done * config_.train.batch_tokens,
+                           .loss = loss,
+                           .lr = lr,
+                           .grad_norm = norm,
+                           .step_ms = ms,
+                           .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3});
   add_to_line(loss, ms);
   const std::int64_t every = config_.log.every;
   if ((every > 0 && done % every == 0) || done == config_.train.steps || done == first_step_ + 1) {
@@ -407,21 +407,29 @@ void Trainer::restore_line() {
 }
 
 void Trainer::evaluate(std::int64_t step) {
-  const Perplexity result = perplexity(*device_, *model_, *activations_, *val_view_,
-                                       {.batch = activations_->batch(),
-                                        .max_tokens = config_.eval.tokens,
-                                        .bytes_per_token = data_.val_bytes_per_token});
-  EvalMetrics line{
-      .step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
-  if (std::isfinite(result.bits_per_byte)) line.values.emplace_back("bits_per_byte", result.bits_per_byte);
-  evaluations_->append(line);
-  console_.evaluation(line);
+  const auto add = [&](const EvalMetrics& row) {
+    log_->append(row);
+    console_.evaluation(row);
+  };
+  if (val_view_) {
+    const Perplexity result = perplexity(*device_, *model_, *activations_, *val_view_,
+                                         {.batch = activations_->batch(),
+                                          .max_tokens = config_.eval.tokens,
+                                          .bytes_per_token = data_.val_bytes_per_token});
+    EvalMetrics row{
+        .step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
+    if (std::isfinite(result.bits_per_byte)) row.values.emplace_back("bits_per_byte", result.bits_per_byte);
+    add(row);
+  }
+  if (!tasks_.empty())
+    for (const TaskResult& result : score_tasks(*device_, *model_, *activations_, *data_.tokenizer, tasks_))
+      add(evaluation_row(result, step));
+  log_->weights(step, *device_, *model_);
 }
 
 void Trainer::save_checkpoint(std::int64_t step) {
   // First, so that no checkpoint is ahead of them after a power cut.
-  metrics_->flush_to_disk();
-  evaluations_->flush_to_disk();
+  log_->flush_to_disk();
   CheckpointState state{.step = step,
                         .dense_phase = model_->dense_phase(),
                         .adapters = model_->has_adapters(),
@@ -472,14 +480,14 @@ void Trainer::finish() {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       const std::vector<std::int32_t> ids = generator.generate(
           {&start, 1}, 96, {.temperature = 0.8, .top_p = 0.95, .seed = seed}, [](std::int32_t) { return false; });
-      const nlohmann::ordered_json line = {
-          {"step", config_.train.steps}, {"prompt", ""}, {"text", data_.tokenizer->decode(ids)}};
+      const std::string text = data_.tokenizer->decode(ids);
+      if (log_) log_->text(config_.train.steps, "samples/" + std::to_string(seed), text);
+      const nlohmann::ordered_json line = {{"step", config_.train.steps}, {"prompt", ""}, {"text", text}};
       lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     }
     write_file_atomically(folder_.path() / "samples.jsonl", lines);
   }
-  metrics_.reset();
-  evaluations_.reset();
+  log_.reset();
   write_html_report({folder_.path()}, folder_.path() / "report.html");
   console_.note("done: " + (folder_.path() / "report.html").string());
 }

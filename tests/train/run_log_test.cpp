@@ -37,8 +37,10 @@ void expect_events_say_the_same(const fs::path& run) {
 
 TEST(RunLog, EvaluatesTasksAndWritesEvents) {
   const testing::TemporaryFolder folder;
-  std::ofstream(folder.path() / "mine.jsonl") << R"({"query": "the river", "choices": ["waits", "zzz"], "gold": 0})" "\n"
-                                              << R"({"query": "the mill", "choices": ["keeps", "xyz"], "gold": 0})" "\n";
+  std::ofstream(folder.path() / "mine.jsonl") << R"({"query": "the river", "choices": ["waits", "zzz"], "gold": 0})"
+                                                 "\n"
+                                              << R"({"query": "the mill", "choices": ["keeps", "xyz"], "gold": 0})"
+                                                 "\n";
   const std::vector<std::string> keys = {"eval.tasks=['mine']", "eval.task_data=['" + folder.path().string() + "']",
                                          "log.tensorboard=true", "checkpoint.keep=0"};
   const fs::path run = folder.path() / "run";

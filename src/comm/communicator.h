@@ -69,8 +69,8 @@ class Communicator {
   // Each of the arrays becomes its sum over the ranks, in place; fp32 or bf16. One call for many small arrays.
   Pending all_reduce(Device& device, std::span<const Tensor> arrays);
   Pending all_reduce(Device& device, const Tensor& array) { return all_reduce(device, std::span(&array, 1)); }
-  // `array` is P parts of equal count, `part` one of them: rank r's becomes the sum of the parts r; fp32 or bf16. `part`
-  // may be the rank's own part of `array`, whose other parts then hold anything.
+  // `array` is P parts of equal count, `part` one of them: rank r's becomes the sum of the parts r; fp32 or bf16.
+  // `part` may be the rank's own part of `array`, whose other parts then hold anything.
   Pending reduce_scatter(Device& device, const Tensor& part, const Tensor& array);
   // `array` becomes the parts of all ranks in their order; any type. `part` may be the rank's own part of it.
   Pending all_gather(Device& device, const Tensor& array, const Tensor& part);
@@ -86,6 +86,9 @@ class Communicator {
   double sum(double value) { return sum(std::span(&value, 1))[0]; }
   // Whether a number, e.g. a hash of a mask, is the same on every rank.
   bool agree(std::uint64_t value);
+
+  // This rank ends for a reason of its own, which it says itself: the others need not wait for it.
+  virtual void give_up() noexcept = 0;
 
   const Traffic& traffic() const { return traffic_; }
 
@@ -112,6 +115,7 @@ class SingleRank final : public Communicator {
   std::string_view name() const override { return "single"; }
   using Communicator::all_gather;
   std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
+  void give_up() noexcept override {}
 
  protected:
   std::uint64_t start_all_reduce(Device&, std::span<const Tensor>) override { return 0; }

@@ -18,10 +18,9 @@ void GradientExchange::update(Device& device, std::span<const ParameterUpdate> u
 }
 
 std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator) {
-  const DistributedConfig& distributed = config.distributed;
-  const auto bucket = static_cast<std::int64_t>(distributed.bucket_mb * 0x1p20);
+  const auto bucket = static_cast<std::int64_t>(config.distributed.bucket_mb * 0x1p20);
   require(config.gradients.exchange == "dense", "there is no such exchange: " + config.gradients.exchange);
-  return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket, distributed.overlap);
+  return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket);
 }
 
 }  // namespace filigree

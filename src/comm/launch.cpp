@@ -29,8 +29,9 @@ class Reader {
   bool has(const std::string& name) const { return variable_(name).has_value(); }
   int number(const std::string& name, int minimum, int maximum) const {
     const auto text = variable_(name);
-    require_user(text.has_value(), "the environment has no " + name + ", but other variables of a launcher; start filigree "
-                                   "with mpirun, srun or torchrun, or without any of them");
+    require_user(text.has_value(), "the environment has no " + name +
+                                       ", but other variables of a launcher; start filigree "
+                                       "with mpirun, srun or torchrun, or without any of them");
     return number_in(name, *text, minimum, maximum);
   }
   std::optional<int> number_if_there(const std::string& name, int minimum, int maximum) const {
@@ -59,8 +60,7 @@ class Reader {
 };
 
 Launch torchrun(const Reader& read) {
-  Launch found =
-      read.launch(Launch::Way::address, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  Launch found = read.launch(Launch::Way::address, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   found.host = read.text("MASTER_ADDR");
   require_user(!found.host.empty(), "the environment has WORLD_SIZE, but no MASTER_ADDR; torchrun sets both");
   found.port = read.number("MASTER_PORT", 1, 65534) + 1;
@@ -73,8 +73,9 @@ Launch srun(const Reader& read) {
                              "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE");
   if (found.way != Launch::Way::address) return found;
   found.host = read.has("MASTER_ADDR") ? read.text("MASTER_ADDR") : first_host(read.text("SLURM_STEP_NODELIST"));
-  require_user(!found.host.empty(), "srun says neither SLURM_STEP_NODELIST nor MASTER_ADDR; set MASTER_ADDR to the "
-                                    "machine of rank 0");
+  require_user(!found.host.empty(),
+               "srun says neither SLURM_STEP_NODELIST nor MASTER_ADDR; set MASTER_ADDR to the "
+               "machine of rank 0");
   // Two jobs on one machine rarely have numbers that are 10000 apart.
   found.port = read.has("MASTER_PORT")
                    ? read.number("MASTER_PORT", 1, 65535)

@@ -32,7 +32,8 @@ constexpr auto kAfterYou = 500ms;
 constexpr int kAlive = 1, kLost = 2, kGivenUp = 3;
 
 constexpr const char* kBroken =
-    "the connection to another rank is broken: the run stops on all ranks. Its last checkpoint is as it was; go on with "
+    "the connection to another rank is broken: the run stops on all ranks. Its last checkpoint is as it was; go on "
+    "with "
     "--resume";
 
 // A text's first bytes travel with its length: what ranks tell each other in a step fits.
@@ -58,7 +59,8 @@ MPI_Datatype type_of(DType dtype) {
 
 class MpiEngine::Thread {
  public:
-  Thread(int size, std::chrono::duration<double> timeout) : expected_(size), timeout_(timeout), thread_([this] { run(); }) {
+  Thread(int size, std::chrono::duration<double> timeout)
+      : expected_(size), timeout_(timeout), thread_([this] { run(); }) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return started_; });
     if (refusal_.empty()) return;
@@ -346,24 +348,24 @@ std::uint64_t MpiEngine::all_reduce(std::span<const Tensor> arrays) {
   const auto copies = std::make_shared<Copies>();
   copies->arrays.assign(arrays.begin(), arrays.end());
   Thread& thread = *thread_;
-  return thread.begin(
-      {.start =
-           [&thread, copies](std::vector<MPI_Request>& requests) {
-             for (const Tensor& array : copies->arrays) {
-               copies->sent.push_back(thread.borrow(array.bytes()));
-               std::memcpy(copies->sent.back().data(), array.data, array.bytes());
-               for (std::int64_t begin = 0; begin < array.count(); begin += kLongest) {
-                 const std::size_t offset = static_cast<std::size_t>(begin) * size_of(array.dtype);
-                 MPI_Iallreduce(copies->sent.back().data() + offset, static_cast<std::byte*>(array.data) + offset,
-                                static_cast<int>(std::min(kLongest, array.count() - begin)), type_of(array.dtype),
-                                thread.adding(array.dtype), thread.arrays(), &requests.emplace_back());
-               }
-             }
-           },
-       .end =
-           [&thread, copies] {
-             for (auto& memory : copies->sent) thread.give_back(std::move(memory));
-           }});
+  return thread.begin({.start =
+                           [&thread, copies](std::vector<MPI_Request>& requests) {
+                             for (const Tensor& array : copies->arrays) {
+                               copies->sent.push_back(thread.borrow(array.bytes()));
+                               std::memcpy(copies->sent.back().data(), array.data, array.bytes());
+                               for (std::int64_t begin = 0; begin < array.count(); begin += kLongest) {
+                                 const std::size_t offset = static_cast<std::size_t>(begin) * size_of(array.dtype);
+                                 MPI_Iallreduce(
+                                     copies->sent.back().data() + offset, static_cast<std::byte*>(array.data) + offset,
+                                     static_cast<int>(std::min(kLongest, array.count() - begin)), type_of(array.dtype),
+                                     thread.adding(array.dtype), thread.arrays(), &requests.emplace_back());
+                               }
+                             }
+                           },
+                       .end =
+                           [&thread, copies] {
+                             for (auto& memory : copies->sent) thread.give_back(std::move(memory));
+                           }});
 }
 
 std::uint64_t MpiEngine::reduce_scatter(const Tensor& part, const Tensor& array) {

@@ -1,5 +1,5 @@
-// Who of the ranks still lives. Each sends a word to the first now and then, the first to all; a rank from which no word
-// came for the timeout is lost, and so is the run. One rank says it, the others end silently.
+// Who of the ranks still lives. Each sends a word to the first now and then, the first to all; a rank from which no
+// word came for the timeout is lost, and so is the run. One rank says it, the others end silently.
 #pragma once
 
 #include <chrono>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr UnservedKey kUnserved[] = {
     {"gradients.", "sparse gradient exchange"},
-    {"distributed.", "training on several ranks"},
+    {"distributed.zero", "sharded optimizer state"},
 };
 
 std::string limit(double value) {

@@ -59,6 +59,7 @@ void RunLog::append(const StepMetrics& metrics) {
   events_->scalar(metrics.step, "train/grad_norm", metrics.grad_norm);
   events_->scalar(metrics.step, "speed/step_ms", metrics.step_ms);
   events_->scalar(metrics.step, "speed/tokens_per_s", metrics.tokens_per_s);
+  for (const auto& [name, value] : metrics.exchange) events_->scalar(metrics.step, "exchange/" + name, value);
 }
 
 void RunLog::append(const EvalMetrics& metrics) {

@@ -104,6 +104,24 @@ struct AdaptersConfig {
   bool operator==(const AdaptersConfig&) const = default;
 };
 
+// What travels between ranks, and how.
+struct GradientsConfig {
+  std::string exchange = "dense";
+  DType wire_dtype = DType::f32;  // of dense gradients on the wire: fp32 | bf16
+
+  bool operator==(const GradientsConfig&) const = default;
+};
+
+struct DistributedConfig {
+  std::int64_t zero = 0;           // 1: each rank keeps its share of the optimizer's state
+  double bucket_mb = 25.0;         // MiB of gradients that are sent at once
+  bool overlap = true;             // beside the backward pass
+  double timeout = 600.0;          // seconds without a word from a rank until it counts as lost
+  std::int64_t virtual_ranks = 1;  // ranks that are threads of this process
+
+  bool operator==(const DistributedConfig&) const = default;
+};
+
 struct CheckpointConfig {
   std::int64_t every = 0;  // steps; 0: at each evaluation, without any at every tenth of the steps
   std::int64_t keep = 2;   // newest kept; 0: all
@@ -131,6 +149,8 @@ struct Config {
   TrainConfig train;
   WeightsConfig weights;
   AdaptersConfig adapters;
+  GradientsConfig gradients;
+  DistributedConfig distributed;
   CheckpointConfig checkpoint;
   EvalConfig eval;
   LogConfig log;

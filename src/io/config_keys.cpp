@@ -12,7 +12,6 @@ namespace {
 
 constexpr UnservedKey kUnserved[] = {
     {"gradients.", "sparse gradient exchange"},
-    {"distributed.", "training on several ranks"},
     {"eval.tasks", "evaluation tasks other than perplexity while training"},
     {"log.tensorboard", "TensorBoard files"},
 };

@@ -273,6 +273,31 @@ std::vector<ConfigKey> make_keys() {
                                                              "learning rate at insertion, as a share of the peak"),
              0.0, 1.0));
 
+  add(chosen(key<&Config::gradients, &GradientsConfig::exchange>("gradients.exchange",
+                                                                 "which gradients the ranks exchange; dense: all"),
+             {{"dense"},
+              {"radius", "this exchange"},
+              {"topk", "this exchange"},
+              {"randomk", "this exchange"},
+              {"powersgd", "this exchange"}}));
+  add(chosen(key<&Config::gradients, &GradientsConfig::wire_dtype>("gradients.wire_dtype",
+                                                                   "in which type gradients travel between ranks"),
+             {{"fp32"}, {"bf16"}}));
+
+  add(resumable(ranged(key<&Config::distributed, &DistributedConfig::zero>(
+                           "distributed.zero", "1: each rank keeps its share of the optimizer's state only"),
+                       0, 1)));
+  add(resumable(positive(key<&Config::distributed, &DistributedConfig::bucket_mb>(
+      "distributed.bucket_mb", "MiB of gradients that are sent at once"))));
+  add(resumable(key<&Config::distributed, &DistributedConfig::overlap>(
+      "distributed.overlap", "gradients travel beside the backward pass, not after it")));
+  add(resumable(ranged(key<&Config::distributed, &DistributedConfig::timeout>(
+                           "distributed.timeout", "seconds without a word from a rank until it counts as lost"),
+                       1.0, 1e6)));
+  add(resumable(ranged(key<&Config::distributed, &DistributedConfig::virtual_ranks>(
+                           "distributed.virtual_ranks", "ranks that are threads of this process, to study an exchange"),
+                       1, 64)));
+
   add(resumable(ranged(key<&Config::checkpoint, &CheckpointConfig::every>(
                            "checkpoint.every",
                            "steps between checkpoints; 0: at each evaluation, without any at every tenth of the steps"),

@@ -272,10 +272,9 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
             "run.toml:1: weights: a section, not a key; expected a key in it, such as weights.method");
   EXPECT_EQ(refusal(small + "[adaptors]\nrank = 5\n"),
             "run.toml:5: adaptors.rank: unknown key; the closest known key is adapters.rank");
-  EXPECT_EQ(
-      refusal(small + "[logs]\n"),
-      "run.toml:4: logs: unknown key; the sections are run, model, data, train, weights, adapters, checkpoint, eval, "
-      "log");
+  EXPECT_EQ(refusal(small + "[logs]\n"),
+            "run.toml:4: logs: unknown key; the sections are run, model, data, train, weights, adapters, gradients, "
+            "distributed, checkpoint, eval, log");
   EXPECT_EQ(refusal(small + "[log]\n"), "(accepted)");
   EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"), "run.toml:4: eval.more: unknown key; [eval] has every, tokens");
 }
@@ -283,11 +282,9 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
 TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {
   const std::string none = "this build of filigree does not have ";
   EXPECT_EQ(set_refusal("gradients.exchange=radius"),
-            "--set: gradients.exchange: " + none + "sparse gradient exchange; remove the key");
-  EXPECT_EQ(refusal(std::string(kSmall) + "[gradients]\n"),
-            "run.toml:4: gradients.: " + none + "sparse gradient exchange; remove the key");
-  EXPECT_EQ(set_refusal("distributed.zero=1"),
-            "--set: distributed.zero: " + none + "training on several ranks; remove the key");
+            "--set: gradients.exchange: found \"radius\", " + none + "this exchange; expected one of \"dense\"");
+  EXPECT_EQ(set_refusal("gradients.density=0.4"),
+            "--set: gradients.density: " + none + "sparse gradient exchange; remove the key");
   EXPECT_EQ(set_refusal("eval.tasks=['piqa']"),
             "--set: eval.tasks: " + none + "evaluation tasks other than perplexity while training; remove the key");
   EXPECT_EQ(set_refusal("log.tensorboard=true"),

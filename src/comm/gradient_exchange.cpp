@@ -1,0 +1,27 @@
+#include "comm/gradient_exchange.h"
+
+#include "comm/dense_exchange.h"
+#include "kernels/elementwise/elementwise.h"
+
+namespace filigree {
+
+double GradientExchange::sum_of_squares(Device& device) {
+  std::vector<Tensor> gradients;
+  for (const Parameter* parameter : parameters_) gradients.push_back(parameter->gradient());
+  return filigree::sum_of_squares(device, gradients);
+}
+
+void GradientExchange::update(Device& device, std::span<const ParameterUpdate> updates) {
+  std::vector<AdamWArgs> plain;
+  for (const ParameterUpdate& update : updates) plain.push_back(update.args);
+  adamw(device, plain);
+}
+
+std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator) {
+  const DistributedConfig& distributed = config.distributed;
+  const auto bucket = static_cast<std::int64_t>(distributed.bucket_mb * 0x1p20);
+  require(config.gradients.exchange == "dense", "there is no such exchange: " + config.gradients.exchange);
+  return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket, distributed.overlap);
+}
+
+}  // namespace filigree

@@ -69,8 +69,8 @@ class Communicator {
   // Each of the arrays becomes its sum over the ranks, in place; fp32 or bf16. One call for many small arrays.
   Pending all_reduce(Device& device, std::span<const Tensor> arrays);
   Pending all_reduce(Device& device, const Tensor& array) { return all_reduce(device, std::span(&array, 1)); }
-  // `array` is P parts of equal count, `part` one of them: rank r's becomes the sum of the parts r; fp32 or bf16. `part`
-  // may be the rank's own part of `array`, whose other parts then hold anything.
+  // `array` is P parts of equal count, `part` one of them: rank r's becomes the sum of the parts r; fp32 or bf16.
+  // `part` may be the rank's own part of `array`, whose other parts then hold anything.
   Pending reduce_scatter(Device& device, const Tensor& part, const Tensor& array);
   // `array` becomes the parts of all ranks in their order; any type. `part` may be the rank's own part of it.
   Pending all_gather(Device& device, const Tensor& array, const Tensor& part);

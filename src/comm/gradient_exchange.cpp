@@ -1,6 +1,7 @@
 #include "comm/gradient_exchange.h"
 
 #include "comm/dense_exchange.h"
+#include "comm/radius_exchange.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace filigree {
@@ -20,6 +21,8 @@ void GradientExchange::update(Device& device, std::span<const ParameterUpdate> u
 std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator) {
   const DistributedConfig& distributed = config.distributed;
   const auto bucket = static_cast<std::int64_t>(distributed.bucket_mb * 0x1p20);
+  if (config.gradients.exchange == "radius")
+    return std::make_unique<RadiusExchange>(communicator, radius_settings(config));
   require(config.gradients.exchange == "dense", "there is no such exchange: " + config.gradients.exchange);
   return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket, distributed.overlap);
 }

@@ -14,8 +14,8 @@
 //     weights are refreshed; E.report() goes to the metrics
 //
 // Gradients are sums: the trainer has scaled each token's by 1 / (targets of the whole batch, over all ranks), so that
-// the sum over the ranks is the gradient of the mean loss, and nobody divides by P. For the same reason what is kept for
-// later is a part of a sum: on another number of ranks each takes (sum over the old ranks) / P.
+// the sum over the ranks is the gradient of the mean loss, and nobody divides by P. For the same reason what is kept
+// for later is a part of a sum: on another number of ranks each takes (sum over the old ranks) / P.
 //
 // Where the loss or the norm is not finite the step is left out: update() is not called, begin_step() comes next. The
 // residual of an exchange then has what finish() has put there. A run that diverges stops on all ranks alike: loss and
@@ -23,8 +23,8 @@
 //
 // With one rank the trainer calls an exchange only when it is not "dense": delayed gradients mean the same on one rank.
 // A parameter is known by its pointer between two calls of attach, and by its name across them and in checkpoints.
-// An exchange allocates in attach alone, calls nothing that waits for a GPU between begin_step and finish, and calls the
-// communicator's collectives in an order that follows from the parameters' order alone.
+// An exchange allocates in attach alone, calls nothing that waits for a GPU between begin_step and finish, and calls
+// the communicator's collectives in an order that follows from the parameters' order alone.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,9 @@ struct ExchangeStep {
   std::int64_t steps = 0;  // train.steps
 };
 
-// One parameter's update, as plain AdamW would be called: adamw(device, {args}) is right unless the exchange has more to
-// say (which entries were sent, what else the moments take). args.gradient is parameter->gradient(), or a part of it:
-// its elements [begin, begin + args.count), where the state of the optimizer is sharded.
+// One parameter's update, as plain AdamW would be called: adamw(device, {args}) is right unless the exchange has more
+// to say (which entries were sent, what else the moments take). args.gradient is parameter->gradient(), or a part of
+// it: its elements [begin, begin + args.count), where the state of the optimizer is sharded.
 struct ParameterUpdate {
   Parameter* parameter = nullptr;
   std::int64_t begin = 0;

@@ -94,8 +94,7 @@ class VirtualRank final : public Communicator {
         const std::int64_t begin = count * rank_ / size(), end = count * (rank_ + 1) / size();
         if (begin == end) continue;
         const Tensor total = add_pieces(device, index, begin, end);
-        for (int other = 0; other < size(); ++other)
-          convert(device, piece(theirs(other, index), begin, end), total);
+        for (int other = 0; other < size(); ++other) convert(device, piece(theirs(other, index), begin, end), total);
       }
     });
     return 0;
@@ -142,8 +141,8 @@ class VirtualRank final : public Communicator {
     return total;
   }
 
-  // Calls work() when the arrays of all ranks are ready, and returns when every rank's work is done; on a GPU when it is
-  // queued behind all of them, and what this rank queues next behind it.
+  // Calls work() when the arrays of all ranks are ready, and returns when every rank's work is done; on a GPU when it
+  // is queued behind all of them, and what this rank queues next behind it.
   template <typename Work>
   void exchange(Device& device, std::span<const Tensor> arrays, const Work& work) {
     meeting_.arrays(rank_) = arrays;

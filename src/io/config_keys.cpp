@@ -11,7 +11,6 @@ namespace filigree {
 namespace {
 
 constexpr UnservedKey kUnserved[] = {
-    {"gradients.", "sparse gradient exchange"},
     {"eval.tasks", "evaluation tasks other than perplexity while training"},
     {"log.tensorboard", "TensorBoard files"},
 };

@@ -15,7 +15,8 @@ struct Model {
     const auto host = Device::cpu(1);
     for (const Shape& shape : {Shape{300}, Shape{512, 256}, Shape{0}, Shape{64}, Shape{17, 3}, Shape{400, 300}}) {
       parameters.push_back(std::make_unique<Parameter>(
-          device, ParameterOptions{.name = std::string(1, static_cast<char>('a' + stream)), .shape = shape}, Mode::training));
+          device, ParameterOptions{.name = std::string(1, static_cast<char>('a' + stream)), .shape = shape},
+          Mode::training));
       all.push_back(parameters.back().get());
       const OwnedTensor values =
           testing::random_tensor(*host, DType::f32, shape, stream++ * kRanks + static_cast<std::uint32_t>(rank));

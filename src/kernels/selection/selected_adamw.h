@@ -21,15 +21,15 @@ namespace filigree {
 enum class OtherEntries : std::uint8_t { decay, hold, window, frozen };
 
 struct SelectedAdamWArgs {
-  AdamWArgs adamw;                 // its gradient is the whole one where `packed` is empty, else unused
-  Selection chosen = {};           // empty: every entry counts as chosen
-  Tensor packed = {};              // (chosen entries) fp32 or bf16
-  const float* extra = nullptr;    // (count)
-  float extra_factor = 1.0f;       // clipping of its own included
+  AdamWArgs adamw;               // its gradient is the whole one where `packed` is empty, else unused
+  Selection chosen = {};         // empty: every entry counts as chosen
+  Tensor packed = {};            // (chosen entries) fp32 or bf16
+  const float* extra = nullptr;  // (count)
+  float extra_factor = 1.0f;     // clipping of its own included
   bool extra_in_v = false;
   OtherEntries others = OtherEntries::decay;
-  float beta2_window = 1.0f;       // beta2^T, of rule `window`
-  float* direction = nullptr;      // (count), written; may be the gradient's array
+  float beta2_window = 1.0f;   // beta2^T, of rule `window`
+  float* direction = nullptr;  // (count), written; may be the gradient's array
 };
 // Parameters must not overlap. On a GPU with the processor's bits.
 void selected_adamw(Device& device, std::span<const SelectedAdamWArgs> parameters);

@@ -18,8 +18,9 @@ template <typename T>
 void spread_group(float* gradients, const SelectedAdamWArgs& args, std::int64_t group) {
   std::fill(gradients, gradients + kSelectionGroup, 0.0f);
   const T* const packed = args.packed.as<T>();
-  for_chosen_of_group(args.chosen, group, [&](std::int64_t i, std::int64_t place)
-                                              HWY_ATTR { gradients[i] = static_cast<float>(packed[place]); });
+  for_chosen_of_group(args.chosen, group, [&](std::int64_t i, std::int64_t place) HWY_ATTR {
+    gradients[i] = static_cast<float>(packed[place]);
+  });
 }
 
 template <typename T>
@@ -71,8 +72,7 @@ void update(const SelectedAdamWArgs& args) {
         store(v, adamw.v + i, part);
         store(p, adamw.master + i, part);
         if constexpr (sizeof(T) == sizeof(bf16)) store(p, values + i, part);
-        if (args.direction)
-          store(hn::Add(hn::Div(mean, root), hn::Mul(decay, old_p)), args.direction + i, part);
+        if (args.direction) store(hn::Add(hn::Div(mean, root), hn::Mul(decay, old_p)), args.direction + i, part);
       });
     }
   });

@@ -1,5 +1,5 @@
-// Which entries of an array travel between ranks, and what becomes of them and of the others. Gradient exchanges (Radius,
-// random-k, top-k) are made of these.
+// Which entries of an array travel between ranks, and what becomes of them and of the others. Gradient exchanges
+// (Radius, random-k, top-k) are made of these.
 //
 // A Selection holds one bit an entry and, for each group of 1,024 entries, how many were chosen before it: n/8 + n/256
 // bytes for n entries, where a list of indices would take 4 bytes a chosen entry. The place of a chosen entry among the
@@ -39,8 +39,8 @@ struct Selection {
 };
 
 // The `keep` entries of largest |score|, exactly; of equal ones those with lower indices. NaN counts as larger than
-// infinity. With a radius r each of them is a centre, and chosen are all entries at most r away from one, clipped to the
-// array.
+// infinity. With a radius r each of them is a centre, and chosen are all entries at most r away from one, clipped to
+// the array.
 struct LargestArgs {
   Selection chosen = {};          // written
   const float* scores = nullptr;  // (count)
@@ -55,9 +55,9 @@ void select_largest(Device& device, std::span<const LargestArgs> arrays);
 //   residual = residual + gradient
 // clear: the gradient becomes 0 everywhere.
 struct CompactArgs {
-  Tensor packed = {};          // (chosen entries) fp32 or bf16
-  float* gradient = nullptr;   // (count); written when `clear`
-  float* residual = nullptr;   // (count)
+  Tensor packed = {};         // (chosen entries) fp32 or bf16
+  float* gradient = nullptr;  // (count); written when `clear`
+  float* residual = nullptr;  // (count)
   Selection chosen = {};
   bool pass_residual = false;
   bool clear = false;
@@ -84,7 +84,7 @@ void add_at(Device& device, float* y, const std::int32_t* indices, const Tensor&
 // What a Selection is worth, for the report.
 struct SelectionMeasure {
   std::int64_t chosen = 0;
-  std::int64_t common = 0;     // chosen in `other` too
+  std::int64_t common = 0;      // chosen in `other` too
   double chosen_squares = 0.0;  // sum of the chosen scores' squares
   double all_squares = 0.0;     // of all
 };

@@ -3,8 +3,8 @@
 #include <hwy/foreach_target.h>
 // After foreach_target, so that it is included once for each instruction set.
 #include "core/parallel.h"
-#include "kernels/selection/selection.h"
 #include "kernels/selection/selection-inl.h"
+#include "kernels/selection/selection.h"
 
 // Bound by memory. compact reads 8 bytes an entry and writes the residual (4) and what is packed; a group of 1,024
 // entries is one thread's, so that nobody shares a packed line except at its ends.
@@ -67,8 +67,9 @@ void scatter_any(const ScatterArgs& args) {
 
 void list_any(const IndicesArgs& args) {
   for_groups(args.chosen.count, [&](std::int64_t begin, std::int64_t, std::int64_t group) HWY_ATTR {
-    for_chosen_of_group(args.chosen, group, [&](std::int64_t i, std::int64_t place)
-                                                HWY_ATTR { args.indices[place] = static_cast<std::int32_t>(begin + i); });
+    for_chosen_of_group(args.chosen, group, [&](std::int64_t i, std::int64_t place) HWY_ATTR {
+      args.indices[place] = static_cast<std::int32_t>(begin + i);
+    });
   });
 }
 

@@ -12,8 +12,8 @@ void expect_chosen(const std::vector<float>& scores, std::int64_t keep, std::int
   const LargestArgs args = {.chosen = chosen.view, .scores = scores.data(), .keep = keep, .radius = radius};
   select_largest(*device, {&args, 1});
   const std::set<std::int64_t> expected = largest_by_sorting(scores, keep, radius);
-  const std::string what = std::to_string(count) + " entries, keep " + std::to_string(keep) + ", radius " +
-                           std::to_string(radius);
+  const std::string what =
+      std::to_string(count) + " entries, keep " + std::to_string(keep) + ", radius " + std::to_string(radius);
   ASSERT_EQ(chosen.entries(), expected) << what;
   EXPECT_EQ(chosen.before, OwnedSelection::of(count, expected).before) << what;
 }

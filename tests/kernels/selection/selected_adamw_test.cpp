@@ -51,11 +51,11 @@ Expected reference(const SelectedAdamWArgs& args, float p, float gradient, float
     if (!ordinary && args.others == OtherEntries::window)
       next.v = args.beta2_window * v + (1.0f - args.beta2_window) * (in_v * in_v);
     next.p = p - a.step.lr * a.decay * p;
-    next.p = next.p - a.step.lr * (next.m / a.step.bias_correction1) /
-                          (std::sqrt(next.v / a.step.bias_correction2) + a.epsilon);
+    next.p = next.p -
+             a.step.lr * (next.m / a.step.bias_correction1) / (std::sqrt(next.v / a.step.bias_correction2) + a.epsilon);
   }
-  next.direction = (next.m / a.step.bias_correction1) / (std::sqrt(next.v / a.step.bias_correction2) + a.epsilon) +
-                   a.decay * p;
+  next.direction =
+      (next.m / a.step.bias_correction1) / (std::sqrt(next.v / a.step.bias_correction2) + a.epsilon) + a.decay * p;
   return next;
 }
 
@@ -119,8 +119,7 @@ TEST(SelectedAdamW, WithAllChosenGivesAdamWsBits) {
     const OwnedSelection all = OwnedSelection::random(count, 1.0f, 1);
     adamw(*device, plain.adamw());
     const OwnedTensor packed = random_tensor(*device, DType::f32, {count}, 2, 1e-2);
-    const SelectedAdamWArgs args = {
-        .adamw = selected.adamw(), .chosen = all.view, .packed = packed, .others = others};
+    const SelectedAdamWArgs args = {.adamw = selected.adamw(), .chosen = all.view, .packed = packed, .others = others};
     selected_adamw(*device, {&args, 1});
     EXPECT_EQ(values_of(selected.master), values_of(plain.master));
     EXPECT_EQ(values_of(selected.m), values_of(plain.m));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bench_command.h"
+#include "comm/agreement.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "eval_command.h"
@@ -83,6 +84,8 @@ int main(int argc, char** argv) {
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return fail(problem_of(program, error).c_str(), 2);
+  } catch (const filigree::FailedElsewhere& error) {
+    return error.code();  // another rank says why
   } catch (const filigree::UserError& error) {
     return fail(error.what(), 2);
   } catch (const filigree::Interrupted& error) {

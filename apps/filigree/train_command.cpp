@@ -1,12 +1,15 @@
 #include "train_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <ostream>
 #include <string>
-#include <utility>
+#include <thread>
 #include <vector>
 
+#include "comm/virtual_ranks.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "io/config_reference.h"
@@ -22,20 +25,46 @@ struct Options {
   TrainOptions train;
 };
 
-std::unique_ptr<Trainer> make_trainer(const Options& options, Console& console) {
-  Config config = read_config(options.config, options.overrides);
+std::unique_ptr<Trainer> make_trainer(const Options& options, const Config& config, Console& console) {
   try {
-    return std::make_unique<Trainer>(std::move(config), options.train, console);
+    return std::make_unique<Trainer>(config, options.train, console);
   } catch (const UserError& error) {
     throw placed(error, options.config, options.overrides);
   }
 }
 
+TrainOutcome train(const Options& options, const Config& config, Console& console) {
+  const std::unique_ptr<Trainer> trainer = make_trainer(options, config, console);
+  set_interrupt_notice("\nfinishing the step and writing a checkpoint; a second signal stops at once\n");
+  return trainer->run();
+}
+
+// As one of several ranks.
+TrainOutcome train_as(Communicator& ranks, Options options, const Config& config, Console& first) {
+  std::ostream nowhere(nullptr);
+  Console silent(nowhere, false);
+  options.train.ranks = &ranks;
+  return train(options, config, ranks.is_first() ? first : silent);
+}
+
+TrainOutcome train_virtual_ranks(const Options& options, const Config& config, Console& console) {
+  const auto ranks = static_cast<int>(config.distributed.virtual_ranks);
+  Options each = options;
+  each.train.threads = std::max(static_cast<int>(std::thread::hardware_concurrency()) / ranks, 1);
+  TrainOutcome outcome = TrainOutcome::finished;
+  run_virtual_ranks(ranks, [&](Communicator& communicator) {
+    const TrainOutcome own = train_as(communicator, each, config, console);
+    if (communicator.is_first()) outcome = own;
+  });
+  return outcome;
+}
+
 void run(const Options& options) {
   Console console = Console::standard_output();
-  const std::unique_ptr<Trainer> trainer = make_trainer(options, console);
-  set_interrupt_notice("\nfinishing the step and writing a checkpoint; a second signal stops at once\n");
-  if (trainer->run() != TrainOutcome::interrupted) return;
+  const Config config = read_config(options.config, options.overrides);
+  const TrainOutcome outcome = config.distributed.virtual_ranks > 1 ? train_virtual_ranks(options, config, console)
+                                                                    : train(options, config, console);
+  if (outcome != TrainOutcome::interrupted) return;
   console.note("go on with --resume");
   throw CLI::RuntimeError(3);
 }

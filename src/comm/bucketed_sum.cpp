@@ -41,7 +41,7 @@ void BucketedSum::ready(Device& device) {
   if (++ready_ < bucket.passengers) return;
   ready_ = 0;
   ++open_;
-  if (options_.overlap) send(device, bucket);
+  send(device, bucket);
 }
 
 void BucketedSum::send(Device& device, Bucket& bucket) {
@@ -53,8 +53,6 @@ void BucketedSum::send(Device& device, Bucket& bucket) {
 
 void BucketedSum::finish(Device& device) {
   require(open_ == used_, "a gradient was announced that was never ready");
-  if (!options_.overlap)
-    for (std::size_t index = 0; index < used_; ++index) send(device, buckets_[index]);
   for (std::size_t index = 0; index < used_; ++index) buckets_[index].pending.wait(device);
 }
 

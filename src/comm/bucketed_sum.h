@@ -12,7 +12,6 @@ namespace filigree {
 struct WireOptions {
   DType dtype = DType::f32;
   std::int64_t bucket_bytes = 25 << 20;
-  bool overlap = true;  // buckets travel beside the backward pass, not after it
 };
 
 class BucketedSum {

@@ -87,6 +87,9 @@ class Communicator {
   // Whether a number, e.g. a hash of a mask, is the same on every rank.
   bool agree(std::uint64_t value);
 
+  // This rank ends for a reason of its own, which it says itself: the others need not wait for it.
+  virtual void give_up() noexcept = 0;
+
   const Traffic& traffic() const { return traffic_; }
 
  protected:
@@ -112,6 +115,7 @@ class SingleRank final : public Communicator {
   std::string_view name() const override { return "single"; }
   using Communicator::all_gather;
   std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
+  void give_up() noexcept override {}
 
  protected:
   std::uint64_t start_all_reduce(Device&, std::span<const Tensor>) override { return 0; }

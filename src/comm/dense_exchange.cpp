@@ -10,8 +10,8 @@ constexpr std::int64_t kInPlace = std::int64_t{1} << 16;
 
 }  // namespace
 
-DenseExchange::DenseExchange(Communicator& communicator, DType wire, std::int64_t bucket_bytes, bool overlap)
-    : GradientExchange(communicator), wire_(wire), bucket_bytes_(bucket_bytes), overlap_(overlap) {}
+DenseExchange::DenseExchange(Communicator& communicator, DType wire, std::int64_t bucket_bytes)
+    : GradientExchange(communicator), wire_(wire), bucket_bytes_(bucket_bytes) {}
 
 void DenseExchange::attach(Device& device, const std::vector<Parameter*>& parameters) {
   parameters_ = parameters;
@@ -62,17 +62,11 @@ void DenseExchange::gradient_ready(Device& device, Parameter& parameter) {
   if (!passenger.staged.empty()) convert(device, passenger.staged, parameter.gradient());
   if (++bucket.ready < bucket.passengers.size()) return;
   ++open_;
-  if (overlap_) send(device, bucket);
-}
-
-void DenseExchange::send(Device& device, Bucket& bucket) {
   bucket.pending = communicator_.all_reduce(device, bucket.arrays);
 }
 
 void DenseExchange::finish(Device& device) {
   require(open_ == buckets_.size(), "a parameter's gradient was never ready");
-  if (!overlap_)
-    for (Bucket& bucket : buckets_) send(device, bucket);
   for (Bucket& bucket : buckets_) {
     bucket.pending.wait(device);
     for (const Passenger& passenger : bucket.passengers)

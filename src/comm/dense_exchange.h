@@ -10,9 +10,8 @@ namespace filigree {
 
 class DenseExchange final : public GradientExchange {
  public:
-  // wire: fp32 or bf16. A bucket is sent when its parameters have at least `bucket_bytes` on the wire. overlap: beside
-  // backward; otherwise all of them in finish().
-  DenseExchange(Communicator& communicator, DType wire, std::int64_t bucket_bytes, bool overlap);
+  // wire: fp32 or bf16. A bucket is sent when its parameters have at least `bucket_bytes` on the wire.
+  DenseExchange(Communicator& communicator, DType wire, std::int64_t bucket_bytes);
 
   std::string_view name() const override { return "dense"; }
   void attach(Device& device, const std::vector<Parameter*>& parameters) override;
@@ -32,11 +31,9 @@ class DenseExchange final : public GradientExchange {
     std::size_t ready = 0;       // passengers that are there
     Pending pending;
   };
-  void send(Device& device, Bucket& bucket);
 
   DType wire_;
   std::int64_t bucket_bytes_;
-  bool overlap_;
   OwnedTensor staging_;  // of all buckets, in the wire's type
   std::vector<Bucket> buckets_;
   std::size_t open_ = 0;  // the bucket that gradients get ready for

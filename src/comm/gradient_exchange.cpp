@@ -19,12 +19,11 @@ void GradientExchange::update(Device& device, std::span<const ParameterUpdate> u
 }
 
 std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator) {
-  const DistributedConfig& distributed = config.distributed;
-  const auto bucket = static_cast<std::int64_t>(distributed.bucket_mb * 0x1p20);
+  const auto bucket = static_cast<std::int64_t>(config.distributed.bucket_mb * 0x1p20);
   if (config.gradients.exchange == "radius")
     return std::make_unique<RadiusExchange>(communicator, radius_settings(config));
   require(config.gradients.exchange == "dense", "there is no such exchange: " + config.gradients.exchange);
-  return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket, distributed.overlap);
+  return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket);
 }
 
 }  // namespace filigree

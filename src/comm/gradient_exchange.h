@@ -7,7 +7,8 @@
 //   each step:
 //     forward and backward of all micro-batches but the last
 //     E.begin_step(step)
-//     the last one; E.gradient_ready(p) as soon as backward has written p's gradient for the last time
+//     the last one; E.gradient_ready(p) as soon as backward has written p's gradient for the last time, or, without
+//                   distributed.overlap, for all of them after it
 //     E.finish()                            p.gradient() is what the optimizer shall see
 //     norm = sqrt(E.sum_of_squares()), clip = min(1, train.clip / norm)
 //     E.update(one update a parameter)      AdamW; or in its place whatever the exchange makes of it

@@ -30,8 +30,7 @@ RadiusSettings radius_settings(const Config& config) {
           .frozen = gradients.frozen,
           .measure = gradients.measure,
           .wire = {.dtype = gradients.wire_dtype,
-                   .bucket_bytes = static_cast<std::int64_t>(config.distributed.bucket_mb * 0x1p20),
-                   .overlap = config.distributed.overlap}};
+                   .bucket_bytes = static_cast<std::int64_t>(config.distributed.bucket_mb * 0x1p20)}};
 }
 
 std::int64_t chosen_entries(double density, std::int64_t count) {

@@ -1,11 +1,13 @@
 #include "comm/virtual_ranks.h"
 
+#include <array>
 #include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
 
+#include "comm/agreement.h"
 #include "core/cuda_runtime.h"
 #include "kernels/elementwise/elementwise.h"
 
@@ -84,6 +86,7 @@ class VirtualRank final : public Communicator {
     meeting_.meet();
     return all;
   }
+  void give_up() noexcept override { meeting_.lose(); }
 
  protected:
   std::uint64_t start_all_reduce(Device& device, std::span<const Tensor> arrays) override {
@@ -172,26 +175,30 @@ void run_virtual_ranks(int ranks, const std::function<void(Communicator&)>& body
   require(ranks >= 1, "at least one rank");
   Meeting meeting(ranks);
   std::mutex mutex;
-  std::exception_ptr first, lost;
+  // What was thrown, by how much it says: that another rank was lost, that another rank says why, why.
+  std::array<std::exception_ptr, 3> thrown;
+  const auto keep = [&](std::size_t kind) {
+    const std::scoped_lock lock(mutex);
+    if (!thrown[kind]) thrown[kind] = std::current_exception();
+    meeting.lose();
+  };
   const auto run = [&](int rank) {
     try {
       VirtualRank communicator(meeting, rank);
       body(communicator);
     } catch (const RankLost&) {
-      const std::scoped_lock lock(mutex);
-      if (!lost) lost = std::current_exception();
-      meeting.lose();
+      keep(0);
+    } catch (const FailedElsewhere&) {
+      keep(1);
     } catch (...) {
-      const std::scoped_lock lock(mutex);
-      if (!first) first = std::current_exception();
-      meeting.lose();
+      keep(2);
     }
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
   for (std::thread& thread : threads) thread.join();
-  if (first) std::rethrow_exception(first);
-  if (lost) std::rethrow_exception(lost);
+  for (std::size_t kind = thrown.size(); kind-- > 0;)
+    if (thrown[kind]) std::rethrow_exception(thrown[kind]);
 }
 
 }  // namespace filigree

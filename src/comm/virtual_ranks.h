@@ -9,8 +9,8 @@
 namespace filigree {
 
 // Calls body(communicator) on `ranks` threads and returns when all have ended. Where one throws, the others' next or
-// current call of their communicator throws RankLost; then the first exception that was not RankLost is thrown on.
-// Devices that the bodies use must be of one kind, and on one GPU.
+// current call of their communicator throws RankLost; then the exception that says most is thrown on: one of a rank's
+// own before FailedElsewhere, RankLost last. Devices that the bodies use must be of one kind, and on one GPU.
 void run_virtual_ranks(int ranks, const std::function<void(Communicator&)>& body);
 
 }  // namespace filigree

@@ -14,6 +14,10 @@ std::string unusable() {
   return "this build has no CUDA (cmake --preset cuda, which needs nvcc)";
 }
 
+void use_gpu(int) {
+  absent();
+}
+
 GpuProperties properties() {
   absent();
 }

@@ -26,9 +26,17 @@ std::string unusable() {
   return {};
 }
 
+void use_gpu(int index) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count));
+  check(cudaSetDevice(index % count));
+}
+
 GpuProperties properties() {
   cudaDeviceProp found{};
-  check(cudaGetDeviceProperties(&found, 0));
+  int gpu = 0;
+  check(cudaGetDevice(&gpu));
+  check(cudaGetDeviceProperties(&found, gpu));
   GpuProperties result{.name = found.name,
                        .capability = 10 * found.major + found.minor,
                        .multiprocessors = found.multiProcessorCount,

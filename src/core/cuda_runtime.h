@@ -16,6 +16,9 @@ namespace filigree::cuda {
 // throws.
 std::string unusable();
 
+// The calling thread's GPU from now on: number `index`, modulo their count.
+void use_gpu(int index);
+
 struct GpuProperties {
   std::string name;         // e.g. "NVIDIA H200"
   int capability = 0;       // 90 for compute capability 9.0
@@ -24,7 +27,7 @@ struct GpuProperties {
   int driver = 0;           // newest CUDA version that the driver serves, e.g. 13000
   int runtime = 0;          // CUDA version of this build
 };
-GpuProperties properties();
+GpuProperties properties();  // of the thread's GPU
 
 // A stream that waits for, and is waited for by, the default stream: allocations, which zero their memory there, need
 // no event.

@@ -62,9 +62,10 @@ std::unique_ptr<Device> Device::cpu(int threads) {
   return device;
 }
 
-std::unique_ptr<Device> Device::cuda() {
+std::unique_ptr<Device> Device::cuda(int index) {
   if (const std::string reason = cuda::unusable(); !reason.empty())
     throw UserError("run.device = \"cuda\": " + reason + "; run.device = \"cpu\" computes on the processor");
+  cuda::use_gpu(index);
   std::unique_ptr<Device> device(new Device(Memory::Kind::gpu));
   device->threads_ = omp_get_max_threads();
   device->stream_ = cuda::create_stream();
@@ -77,8 +78,8 @@ std::unique_ptr<Device> Device::cuda() {
   return device;
 }
 
-std::unique_ptr<Device> Device::named(std::string_view name, int threads) {
-  if (name == "cuda" || (name == "auto" && cuda::unusable().empty())) return cuda();
+std::unique_ptr<Device> Device::named(std::string_view name, int threads, int index) {
+  if (name == "cuda" || (name == "auto" && cuda::unusable().empty())) return cuda(index);
   require(name == "cpu" || name == "auto", "no device is called so");
   return cpu(threads);
 }

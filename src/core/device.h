@@ -42,10 +42,11 @@ class Device {
  public:
   // threads = 0 takes OpenMP's default (OMP_NUM_THREADS or the processors that this process may use).
   static std::unique_ptr<Device> cpu(int threads = 0);
-  // The first GPU that the process sees. Throws UserError with the reason when it cannot be used.
-  static std::unique_ptr<Device> cuda();
+  // GPU number `index` (modulo their count) of those that the process sees. It becomes the calling thread's, which
+  // alone may use the device. Throws UserError with the reason when it cannot be used.
+  static std::unique_ptr<Device> cuda(int index = 0);
   // `name` as in run.device: "cpu", "cuda", or "auto", a GPU where one can be used.
-  static std::unique_ptr<Device> named(std::string_view name, int threads = 0);
+  static std::unique_ptr<Device> named(std::string_view name, int threads = 0, int index = 0);
   // Computes nothing and holds nothing: for laying a model out to learn its memory (see Memory).
   static std::unique_ptr<Device> plan();
 

@@ -2,15 +2,18 @@
 
 namespace filigree {
 
-BatchFeed::BatchFeed(Device& device, const Loader& loader, std::int64_t sequences, std::int64_t first)
+BatchFeed::BatchFeed(Device& device, const Loader& loader, const BatchShare& share)
     : loader_(loader),
-      sequences_(sequences),
-      first_(first),
-      slots_{Slot(device, {sequences, loader.context()}), Slot(device, {sequences, loader.context()})} {}
+      share_(share),
+      slots_{Slot(device, {share.sequences, loader.context()}), Slot(device, {share.sequences, loader.context()})} {
+  require(share.own % share.sequences == 0 && share.own <= share.all, "a share that is not whole micro-batches");
+}
 
 void BatchFeed::read(std::int64_t index) {
   Slot& to = slot(index);
-  loader_.batch(first_ + index * sequences_, sequences_, static_cast<std::int32_t*>(to.tokens.host()),
+  const std::int64_t per_batch = share_.own / share_.sequences;
+  const std::int64_t sample = share_.first + index / per_batch * share_.all + index % per_batch * share_.sequences;
+  loader_.batch(sample, share_.sequences, static_cast<std::int32_t*>(to.tokens.host()),
                 static_cast<std::int32_t*>(to.targets.host()));
   to.tokens.send();
   to.targets.send();

@@ -9,10 +9,22 @@
 
 namespace filigree {
 
+// Which samples a rank reads: of each batch of `all` samples the `own` that begin at the rank's first one, in
+// micro-batches of `sequences`.
+struct BatchShare {
+  std::int64_t sequences = 0;  // divides own
+  std::int64_t first = 0;
+  std::int64_t own = 0;
+  std::int64_t all = 0;
+};
+
 class BatchFeed {
  public:
-  // Micro-batches of `sequences` samples, from sample `first` on. Keeps references to the device and the loader.
-  BatchFeed(Device& device, const Loader& loader, std::int64_t sequences, std::int64_t first);
+  // Keeps references to the device and the loader.
+  BatchFeed(Device& device, const Loader& loader, const BatchShare& share);
+  // All samples from `first` on.
+  BatchFeed(Device& device, const Loader& loader, std::int64_t sequences, std::int64_t first)
+      : BatchFeed(device, loader, {.sequences = sequences, .first = first, .own = sequences, .all = sequences}) {}
 
   struct Batch {
     Tensor tokens, targets;  // (B, S) int32
@@ -32,7 +44,7 @@ class BatchFeed {
   void read(std::int64_t index);
 
   const Loader& loader_;
-  std::int64_t sequences_, first_;
+  BatchShare share_;
   std::int64_t index_ = 0;  // of the next micro-batch
   std::int64_t ready_ = 0;  // micro-batches that have been read
   std::array<Slot, 2> slots_;

@@ -20,13 +20,16 @@ Perplexity perplexity(Device& device, Transformer& model, Activations& activatio
 
   double sum = 0.0;
   Perplexity result;
+  std::int64_t index = 0;
   for (std::int64_t first = 0; first < loader.sequences() && result.targets < total; first += options.batch) {
     result.targets += loader.batch(first, options.batch, read.data(), following.data());
+    if (index++ % options.parts != options.part) continue;
     device.copy_from_host(tokens, read.data());
     device.copy_from_host(targets, following.data());
     sum += model.loss(device, activations, tokens, targets);
     if (options.progress) options.progress(result.targets, total);
   }
+  if (options.parts > 1) sum = options.sum(sum);
   require(result.targets > 0, "no target token to score");
   result.loss = sum / static_cast<double>(result.targets);
   result.perplexity = std::exp(result.loss);

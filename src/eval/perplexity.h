@@ -13,6 +13,11 @@ struct PerplexityOptions {
   std::int64_t batch = 1;        // sequences at once; activations must have room for batch x context
   std::int64_t max_tokens = 0;   // stop after about so many targets; 0: all
   double bytes_per_token = 0.0;  // of the text behind the tokens; 0: unknown
+  // Of several ranks' work this one's part: every `parts`-th batch, from batch `part` on. `sum` adds a number over
+  // them.
+  std::int64_t part = 0;
+  std::int64_t parts = 1;
+  std::function<double(double)> sum = {};
   // Called after each batch, in targets; an exception ends the evaluation.
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
 };

@@ -11,12 +11,12 @@ constexpr std::size_t kMostArguments = 16;
 }  // namespace
 
 void BatchRunner::run(Device& device, Transformer& model, Activations& activations, const Tensor& tokens,
-                      const Tensor& targets, float scale, bool accumulate) {
+                      const Tensor& targets, float scale, bool accumulate, const GradientReady& ready) {
   const auto work = [&] {
     if (!accumulate) model.zero_gradients(device);
-    model.forward_backward(device, activations, tokens, targets, scale, accumulate);
+    model.forward_backward(device, activations, tokens, targets, scale, accumulate, ready);
   };
-  if (!device.is_cuda() || !refusal_.empty()) return work();
+  if (!device.is_cuda() || !refusal_.empty() || ready) return work();
   const Arguments arguments = {.tokens = tokens.data,
                                .targets = targets.data,
                                .sequences = tokens.shape[0],

@@ -16,9 +16,10 @@ namespace filigree {
 class BatchRunner {
  public:
   // Transformer::forward_backward; before a step's first micro-batch (`accumulate` false) also zero_gradients. Returns
-  // before a GPU is done. Model, activations and device must be the same in each call.
+  // before a GPU is done. Model, activations and device must be the same in each call. With `ready`, as in
+  // forward_backward, always call by call: a recorded graph cannot call back.
   void run(Device& device, Transformer& model, Activations& activations, const Tensor& tokens, const Tensor& targets,
-           float scale, bool accumulate);
+           float scale, bool accumulate, const GradientReady& ready = {});
   // The model's arrays or layers have changed.
   void forget() { kept_.clear(); }
 

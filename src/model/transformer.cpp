@@ -190,7 +190,11 @@ double Transformer::train_batch(Device& device, Activations& activations, const 
 }
 
 void Transformer::forward_backward(Device& device, Activations& activations, const Tensor& tokens,
-                                   const Tensor& targets, float scale, bool accumulate) {
+                                   const Tensor& targets, float scale, bool accumulate, const GradientReady& ready) {
+  const auto announce = [&](std::size_t group) {
+    if (!ready) return;
+    for (Parameter* parameter : ready_group(group)) ready(*parameter);
+  };
   const std::int64_t batch = tokens.shape[0], sequence = tokens.shape[1], count = batch * sequence;
   forward_blocks(device, activations, tokens, batch, sequence);
   head_losses(device, activations, targets, &scale, accumulate);
@@ -199,13 +203,17 @@ void Transformer::forward_backward(Device& device, Activations& activations, con
   fill(device, dsum, 0.0f);
   norm_.backward(device, dsum, activations.narrow_gradient(count, config_.model.width), activations.final_sum(count),
                  activations.final_mean(count), activations.final_rstd(count));
-  for (std::size_t index = blocks_.size(); index-- > 0;)
+  announce(0);
+  for (std::size_t index = blocks_.size(); index-- > 0;) {
     blocks_[index]->backward(device, activations, activations.block(static_cast<std::int64_t>(index), batch, sequence),
                              batch, sequence, accumulate);
+    announce(blocks_.size() - index);
+  }
   embedding_backward(device, {.dtable = tokens_.gradient(),
                               .dpositions = positions_ ? positions_->gradient() : Tensor{},
                               .dy = dsum.reshaped({batch, sequence, config_.model.width}),
                               .tokens = tokens});
+  announce(blocks_.size() + 1);
 }
 
 double Transformer::loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets) {
@@ -323,19 +331,48 @@ std::vector<const Linear*> Transformer::linears() const {
   return {all.begin(), all.end()};
 }
 
-std::vector<Parameter*> Transformer::parameters() {
-  std::vector<Parameter*> all = {&tokens_};
-  if (positions_) all.push_back(positions_.get());
-  const auto append = [&](const std::vector<Parameter*>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  for (const auto& block : blocks_) {
-    for (Norm* norm : block->norms()) append(norm->parameters());
-    for (Linear* linear : block->linears()) {
-      append(linear->matrix_parameters());
-      if (linear->bias()) all.push_back(linear->bias());
-    }
+namespace {
+
+void append(std::vector<Parameter*>& all, const std::vector<Parameter*>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+std::vector<Parameter*> parameters_of(Block& block) {
+  std::vector<Parameter*> all;
+  for (Norm* norm : block.norms()) append(all, norm->parameters());
+  for (Linear* linear : block.linears()) {
+    append(all, linear->matrix_parameters());
+    if (linear->bias()) all.push_back(linear->bias());
   }
-  append(norm_.parameters());
-  append(head_->matrix_parameters());
+  return all;
+}
+
+}  // namespace
+
+std::vector<Parameter*> Transformer::parameters() {
+  std::vector<Parameter*> all = ready_group(blocks_.size() + 1);
+  for (const auto& block : blocks_) append(all, parameters_of(*block));
+  append(all, ready_group(0));
+  return all;
+}
+
+std::vector<Parameter*> Transformer::ready_group(std::size_t group) {
+  std::vector<Parameter*> all;
+  if (group == 0) {
+    append(all, norm_.parameters());
+    append(all, head_->matrix_parameters());
+  } else if (group <= blocks_.size()) {
+    append(all, parameters_of(*blocks_[blocks_.size() - group]));
+  } else {
+    all.push_back(&tokens_);
+    if (positions_) all.push_back(positions_.get());
+  }
+  return all;
+}
+
+std::vector<Parameter*> Transformer::parameters_as_they_get_ready() {
+  std::vector<Parameter*> all;
+  for (std::size_t group = 0; group < ready_groups(); ++group) append(all, ready_group(group));
   return all;
 }
 

@@ -7,6 +7,7 @@
 // norm, head. qkv holds query, key, value rows in this order; llama's up holds gate rows, then up rows.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct KeyValueCache {
   std::vector<BlockCache> blocks;
   std::int64_t length = 0;  // tokens held
 };
+
+// Called with each parameter once backward has written its gradient: all work that does is queued.
+using GradientReady = std::function<void(Parameter&)>;
 
 class Transformer {
  public:
@@ -34,9 +38,9 @@ class Transformer {
 
   // Forward and backward of one micro-batch: gradients of `scale` · sum of token losses are added (linear weights: set,
   // when `accumulate` is false; everything else always adds, see zero_gradients). tokens, targets (B, S) int32. Each
-  // token's loss in nats is left in activations.losses(T). Nothing waits for a GPU.
+  // token's loss in nats is left in activations.losses(T). Nothing waits for a GPU. `ready` may be empty.
   void forward_backward(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets,
-                        float scale, bool accumulate);
+                        float scale, bool accumulate, const GradientReady& ready = {});
   // The same, and returns the sum of the losses.
   double train_batch(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets, float scale,
                      bool accumulate);
@@ -67,6 +71,7 @@ class Transformer {
   std::vector<const Linear*> linears() const;
   std::vector<Parameter*> parameters();  // each once
   std::vector<const Parameter*> parameters() const;
+  std::vector<Parameter*> parameters_as_they_get_ready();  // the same, in the order of forward_backward's calls
   void save(CheckpointSink& sink) const;
   void load(Device& device, const CheckpointSource& source, bool with_optimizer);
   // Starts from the values of another run, whose configuration is `from`. A sparse layer may start from a dense one's
@@ -75,6 +80,9 @@ class Transformer {
   void load_initial(Device& device, const CheckpointSource& source, const Config& from, bool from_adapters);
 
  private:
+  // In the order in which backward is done with them: head and last norm, the blocks from the last, embeddings.
+  std::size_t ready_groups() const { return blocks_.size() + 2; }
+  std::vector<Parameter*> ready_group(std::size_t group);
   void forward_blocks(Device& device, Activations& activations, const Tensor& tokens, std::int64_t batch,
                       std::int64_t sequence);
   void head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/adamw/adamw.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace filigree {
@@ -13,8 +12,8 @@ double gradient_norm(Device& device, const std::vector<Parameter*>& parameters) 
   return std::sqrt(sum_of_squares(device, gradients));
 }
 
-void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const TrainConfig& train, GroupStep base,
-                GroupStep adapters, double clip) {
+std::vector<AdamWArgs> adamw_updates(const std::vector<Parameter*>& parameters, const TrainConfig& train,
+                                     GroupStep base, GroupStep adapters, double clip) {
   const auto state = [&](GroupStep group) {
     return StepState{.lr = static_cast<float>(group.lr),
                      .clip = static_cast<float>(clip),
@@ -35,7 +34,12 @@ void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const
                        .beta2 = static_cast<float>(train.beta2),
                        .epsilon = static_cast<float>(train.eps),
                        .decay = parameter->options().decay ? static_cast<float>(train.weight_decay) : 0.0f});
-  adamw(device, updates);
+  return updates;
+}
+
+void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const TrainConfig& train, GroupStep base,
+                GroupStep adapters, double clip) {
+  adamw(device, adamw_updates(parameters, train, base, adapters, clip));
 }
 
 }  // namespace filigree

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "io/config.h"
+#include "kernels/adamw/adamw.h"
 #include "sparsity/parameter.h"
 
 namespace filigree {
@@ -17,8 +18,11 @@ struct GroupStep {
   std::int64_t t = 1;
 };
 
-// Updates every parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight decay reaches the parameters
-// that ask for it (ParameterOptions::decay).
+// The update of each parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight decay reaches the
+// parameters that ask for it (ParameterOptions::decay).
+std::vector<AdamWArgs> adamw_updates(const std::vector<Parameter*>& parameters, const TrainConfig& train,
+                                     GroupStep base, GroupStep adapters, double clip);
+// Makes them.
 void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const TrainConfig& train, GroupStep base,
                 GroupStep adapters, double clip);
 

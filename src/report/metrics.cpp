@@ -154,6 +154,7 @@ void MetricsWriter::append(const StepMetrics& metrics) {
   line.number("grad_norm", metrics.grad_norm);
   line.number("step_ms", metrics.step_ms);
   line.number("tokens_per_s", metrics.tokens_per_s);
+  for (const auto& [name, value] : metrics.exchange) line.number(name, value);
   write(std::move(line).finish());
 }
 
@@ -194,6 +195,8 @@ std::vector<StepMetrics> read_step_metrics(const std::filesystem::path& file) {
         metrics.step_ms = number_or_nan(value);
       } else if (name == "tokens_per_s") {
         metrics.tokens_per_s = number_or_nan(value);
+      } else if (value.is_number()) {
+        metrics.exchange.emplace_back(name, value.get<double>());
       }
     }
   });

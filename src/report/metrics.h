@@ -22,8 +22,7 @@ using NamedValues = std::vector<std::pair<std::string, double>>;
 
 std::optional<double> find_value(const NamedValues& values, std::string_view name);
 
-// One line of metrics.jsonl. A field that a line does not have is NaN (`step` and `tokens`: 0), and
-// others than these are not read.
+// One line of metrics.jsonl. A field that a line does not have is NaN (`step` and `tokens`: 0).
 struct StepMetrics {
   std::int64_t step = 0;    // 1 after the first optimizer step
   std::int64_t tokens = 0;  // trained on so far
@@ -32,6 +31,7 @@ struct StepMetrics {
   double grad_norm = std::numeric_limits<double>::quiet_NaN();     // before clipping
   double step_ms = std::numeric_limits<double>::quiet_NaN();       // timing
   double tokens_per_s = std::numeric_limits<double>::quiet_NaN();  // timing
+  NamedValues exchange = {};  // of several ranks: bytes_sent by each, and what the exchange of gradients reports
 };
 
 // One line of eval.jsonl.

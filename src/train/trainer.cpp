@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "comm/agreement.h"
 #include "core/interrupt.h"
 #include "eval/generate.h"
 #include "eval/perplexity.h"
@@ -30,8 +31,6 @@ namespace fs = std::filesystem;
 // With on_nonfinite = "skip", a run that skips this many steps in a row has diverged.
 constexpr std::int64_t kSkippedLimit = 10;
 
-constexpr std::uint64_t kPlansLimit = 64 << 20;  // bytes of plans.json that are read
-
 std::string describe_model(const Config& config) {
   const ModelConfig& model = config.model;
   return (model.preset.empty() ? model.arch : model.preset + " (" + model.arch + ")") + ", " +
@@ -52,195 +51,12 @@ std::string describe_method(const Config& config) {
 
 }  // namespace
 
-Trainer::Trainer(Config config, const TrainOptions& options, Console& console)
-    : config_(std::move(config)),
-      console_(console),
-      announces_(options.announce),
-      folder_(options.run, options.resume) {
-  device_ = Device::named(config_.run.device, config_.run.threads);
-  device_->set_deterministic(config_.run.deterministic);
-  device_->memory().set_advice("a smaller train.micro_batch, or train.recompute = \"block\", needs less");
-  if (const auto processors = static_cast<int>(std::thread::hardware_concurrency());
-      processors > 0 && config_.run.threads > processors)
-    console_.warn("run.threads is " + std::to_string(config_.run.threads) + ", but this process may use " +
-                  std::to_string(processors) + " processors: more threads make it slower");
-  choose_block();
-  open_data();
-  std::optional<Config> saved;
-  std::optional<CheckpointReader> checkpoint;
-  if (!folder_.is_new()) {
-    if (const auto newest = newest_checkpoint(folder_.path())) checkpoint.emplace(*newest);
-    saved = read_config(folder_.path() / "config.toml");
-    check_unchanged(*saved, checkpoint ? &checkpoint->state() : nullptr);
-  } else if (options.resume) {
-    console_.warn(folder_.path().string() + ": there is no run here yet, a new one starts");
-  }
-  build_model(checkpoint ? &checkpoint->state() : nullptr);
-  if (checkpoint)
-    resume(*checkpoint);
-  else
-    start_model();
-  feed_.emplace(*device_, *loader_, activations_->batch(), first_step_ * sequences_);
-  model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
-  require_sparse();
-  if (interrupt_requested())
-    throw Interrupted(folder_.path().string() + ": interrupted during set-up; " +
-                      (folder_.is_new() ? "nothing of it was kept" : "the run is as it was"));
-  if (!folder_.is_new()) {
-    // All that could be refused has been: now the run's own files may change.
-    if (!checkpoint) console_.note(folder_.path().string() + ": no checkpoint yet, the run starts again");
-    truncate_after(folder_.path() / "metrics.jsonl", first_step_);
-    truncate_after(folder_.path() / "eval.jsonl", first_step_);
-    remove_unfinished_checkpoints(folder_.path());
-    if (const std::string change = rate_change(*saved, config_, first_step_); !change.empty()) console_.warn(change);
-    restore_line();
-  }
-  write_file_atomically(folder_.path() / "config.toml", write_config(config_));
-  if (data_.tokenizer) data_.tokenizer->save(folder_.path() / kTokenizerFile);
-  write_file_atomically(folder_.path() / "environment.json", environment_json(*device_));
-  folder_.keep();
-}
-
-void Trainer::choose_block() {
-  BlockShape& block = config_.weights.block;
-  if (block.chosen()) return;
-  // A run keeps its blocks wherever it goes on.
-  block =
-      folder_.is_new() ? default_block(device_->is_cuda()) : read_config(folder_.path() / "config.toml").weights.block;
-}
-
-void Trainer::open_data() {
-  data_ = find_training_data(config_.data, {.run_folder = folder_.path(),
-                                            .progress = stderr,
-                                            .stop = interrupt_requested,
-                                            .prepared = [this](const fs::path& text) { folder_.made(text); }});
-  std::int64_t& vocab = config_.model.vocab;
-  require_user(vocab > 0 || data_.vocab() > 0,
-               "model.vocab: missing; the shards of data.train do not say which tokenizer made them: give its number "
-               "of entries");
-  require_user(vocab == 0 || vocab >= data_.vocab(),
-               "model.vocab: " + std::to_string(vocab) + ", but the data's tokenizer has " +
-                   std::to_string(data_.vocab()) +
-                   " entries; leave the key out to use its number, from 1024 on rounded up to a multiple of 64");
-  if (vocab == 0) vocab = padded_vocab(data_.vocab());
-  check_config(config_);  // a sparse head's outputs are known only now
-  train_view_.emplace(data_.train, vocab);
-  if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
-  loader_.emplace(*train_view_, config_.model.context, SampleOrder::shuffled, config_.run.seed);
-  sequences_ = config_.train.batch_tokens / config_.model.context;
-}
-
-void Trainer::build_model(const CheckpointState* state) {
-  sparse_start_ = phase_start(config_.train, config_.weights.start);
-  adapter_start_ = phase_start(config_.train, config_.adapters.start);
-  // In the phase of the checkpoint, whatever another train.steps makes of the phases' beginnings: run() goes on to the
-  // next one.
-  const bool dense_phase = state ? state->dense_phase : sparse_start_ > 0;
-  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
-  activations_ =
-      std::make_unique<Activations>(*device_, config_.model, config_.run.precision, sequences_at_once(config_),
-                                    config_.model.context, recompute_named(config_.train.recompute));
-  plans_.emplace(!config_.run.deterministic);
-}
-
-void Trainer::start_model() {
-  if (config_.model.init.empty()) {
-    model_->initialize(*device_);
-    return;
-  }
-  const CheckpointReader source(find_checkpoint(config_.model.init));
-  check_tokenizer(source.state(), "model.init: " + config_.model.init);
-  model_->load_initial(*device_, source, checkpoint_config(source.folder(), {}), source.state().adapters);
-}
-
-void Trainer::check_tokenizer(const CheckpointState& state, const std::string& what) const {
-  const std::string ours = tokenizer_identity();
-  require_user(state.tokenizer.empty() || ours.empty() || state.tokenizer == ours,
-               what + ": was trained with tokenizer " + state.tokenizer + ", but the data has " + ours);
-}
-
-std::map<std::string, DataFingerprint> Trainer::fingerprints() const {
-  std::map<std::string, DataFingerprint> data = {{"train", train_view_->fingerprint()}};
-  if (val_view_) data["val"] = val_view_->fingerprint();
-  return data;
-}
-
-void Trainer::check_unchanged(const Config& saved, const CheckpointState* state) {
-  // Tokens are compared themselves, not the paths to them: a run and its data may move. Without a checkpoint nothing
-  // was learnt from them yet.
-  const bool comparable = state && !state->data.empty();
-  if (state && !comparable)
-    console_.note(folder_.path().string() +
-                  ": its checkpoint does not say which tokens it was trained on; those that "
-                  "data.train and data.val name are taken to be the same");
-  std::string problems = comparable ? changed_data(state->data, fingerprints()) : "";
-  std::set<std::string> free;
-  if (!state || (comparable && problems.empty())) free = {"data.train", "data.val"};
-  if (!state || state->tokenizer == tokenizer_identity()) free.insert("data.tokenizer");
-  problems += forbidden_changes(saved, config_, free);
-  require_user(
-      problems.empty(),
-      folder_.path().string() +
-          ": --resume with other data or a changed configuration; restore this or start a new run:" + problems);
-}
-
-std::string Trainer::tokenizer_identity() const {
-  return data_.tokenizer ? data_.tokenizer->identity() : "";
-}
-
-void Trainer::resume(const CheckpointReader& checkpoint) {
-  const CheckpointState& state = checkpoint.state();
-  check_tokenizer(state, folder_.path().string());
-  if (state.threads != device_->threads())
-    console_.warn("the run had " + std::to_string(state.threads) + " threads and goes on with " +
-                  std::to_string(device_->threads()) + ": its numbers may differ in the last bits");
-  first_step_ = state.step;
-  skipped_ = state.skipped;
-  // A phase that has begun keeps its first step; one that has not follows the configuration, and begins at once where
-  // that step is past.
-  if (!state.dense_phase) sparse_start_ = state.sparse_start;
-  if (state.adapters) {
-    model_->insert_adapters(*device_);
-    adapter_start_ = state.adapter_start;
-  }
-  model_->load(*device_, checkpoint, true);
-  std::map<std::string, PlanEntry> entries = checkpoint.plans();
-  restore_times(entries);
-  plans_->restore(std::move(entries));
-  if (const std::string note = restore_matmul_choices(*device_, state.dense_products); !note.empty())
-    console_.note(note);
-}
-
-void Trainer::restore_times(std::map<std::string, PlanEntry>& entries) const {
-  // For people to read: a file that is missing or damaged is written anew, without the figures.
-  const fs::path file = folder_.path() / "plans.json";
-  if (!fs::exists(file)) return;
-  const auto plans = nlohmann::json::parse(read_file(file, kPlansLimit), nullptr, false);
-  for (auto& [key, entry] : entries) {
-    const auto plan = plans.find(key);
-    if (plan == plans.end() || !plan->is_object() || plan->value("backend", nlohmann::json()) != name_of(entry.backend))
-      continue;
-    const auto ms = [&](const char* name) {
-      const auto value = plan->find(name);
-      return value != plan->end() && value->is_number() ? value->get<double>() : 0.0;
-    };
-    entry.sparse_ms = ms("sparse_ms");
-    entry.dense_ms = ms("dense_ms");
-  }
-}
-
-void Trainer::require_sparse() const {
-  if (!config_.run.require_sparse) return;
-  const std::string dense = dense_choices(plans_->entries());
-  require_user(dense.empty(), "run.require_sparse: these products would run dense:" + dense);
-}
-
 void Trainer::change_phase(std::int64_t step) {
   bool changed = false;
   if (model_->dense_phase() && step >= sparse_start_) {
     sparse_start_ = step;
     model_->start_sparse_phase(*device_);
-    model_->plan(*device_, *plans_, activations_->batch() * config_.model.context);
+    plan_products();
     console_.note("step " + std::to_string(step) + ": weights become " + describe_weights(config_.weights));
     changed = true;
   }
@@ -254,21 +70,24 @@ void Trainer::change_phase(std::int64_t step) {
   }
   if (!changed) return;
   runner_.forget();
+  if (exchange_) exchange_->attach(*device_, model_->parameters_as_they_get_ready());
   write_summary();
 }
 
 TrainOutcome Trainer::run() {
   const std::int64_t steps = config_.train.steps;
-  if (first_step_ >= steps && !folder_.is_new()) {
-    if (!fs::exists(folder_.path() / "report.html")) finish();  // ended between its last checkpoint and its report
-    console_.note(folder_.path().string() + ": finished at step " + std::to_string(first_step_) +
+  if (first_step_ >= steps && !new_) {
+    if (!fs::exists(run_ / "report.html")) finish();  // ended between its last checkpoint and its report
+    console_.note(run_.string() + ": finished at step " + std::to_string(first_step_) +
                   "; nothing to do (raise train.steps to go on)");
     return TrainOutcome::already_finished;
   }
-  metrics_ = std::make_unique<MetricsWriter>(folder_.path() / "metrics.jsonl");
-  evaluations_ = std::make_unique<MetricsWriter>(folder_.path() / "eval.jsonl");
+  if (ranks_.is_first()) {
+    metrics_ = std::make_unique<MetricsWriter>(run_ / "metrics.jsonl");
+    evaluations_ = std::make_unique<MetricsWriter>(run_ / "eval.jsonl");
+  }
   write_summary();
-  if (announces_) announce();
+  if (announces_ && ranks_.is_first()) announce();
   const std::int64_t checkpoint_every = checkpoint_interval(config_, val_view_.has_value());
   for (std::int64_t step = first_step_; step < steps; ++step) {
     change_phase(step);
@@ -281,7 +100,7 @@ TrainOutcome Trainer::run() {
       workspace_ = bytes;
       write_summary();
     }
-    const bool stop = interrupt_requested();
+    const bool stop = should_stop();
     if (last || stop || done % checkpoint_every == 0) save_checkpoint(done);
     if (stop && !last) {
       console_.note("interrupted after step " + std::to_string(done));
@@ -295,61 +114,129 @@ TrainOutcome Trainer::run() {
 void Trainer::train_step(std::int64_t step) {
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t targets = loader_->valid_targets(step * sequences_, sequences_);
+  double loss = run_batches(step, targets);
+  const double norm =
+      exchange_ ? std::sqrt(exchange_->sum_of_squares(*device_)) : gradient_norm(*device_, model_->parameters());
+  if (ranks_.size() > 1) loss = agree_on_step(step, loss, norm);
+  loss /= static_cast<double>(targets);
+  if (std::isfinite(loss) && std::isfinite(norm)) {
+    update(step, norm);
+    skipped_ = 0;
+  } else {
+    skip_or_stop(step, std::isfinite(loss));
+  }
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  StepMetrics metrics{.step = step + 1,
+                      .tokens = (step + 1) * config_.train.batch_tokens,
+                      .loss = loss,
+                      .lr = learning_rate(config_.train, step),
+                      .grad_norm = norm,
+                      .step_ms = ms,
+                      .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3};
+  if (exchange_) {
+    metrics.exchange = exchange_->report();
+    metrics.exchange.emplace(metrics.exchange.begin(), "bytes_sent", ranks_.traffic().wire - reported_.wire);
+    reported_ = ranks_.traffic();
+  }
+  if (ranks_.is_first()) log_step(metrics);
+}
+
+double Trainer::run_batches(std::int64_t step, std::int64_t targets) {
   const bool refused = !runner_.refusal().empty();
+  const GradientReady announce = [&](Parameter& parameter) { exchange_->gradient_ready(*device_, parameter); };
   double loss = 0.0;
-  for (std::int64_t first = 0; first < sequences_; first += activations_->batch()) {
+  for (std::int64_t first = 0; first < own_sequences_; first += activations_->batch()) {
+    const bool last = first + activations_->batch() == own_sequences_;
+    if (last && exchange_) exchange_->begin_step(*device_, {.step = step, .steps = config_.train.steps});
+    const bool beside = last && exchange_ && config_.distributed.overlap;
     const BatchFeed::Batch batch = feed_->next();
     runner_.run(*device_, *model_, *activations_, batch.tokens, batch.targets, 1.0f / static_cast<float>(targets),
-                first > 0);
+                first > 0, beside ? announce : GradientReady());
     feed_->advance();
     loss += sum(*device_, activations_->losses(batch.tokens.count()));  // here the host waits for a GPU
   }
-  loss /= static_cast<double>(targets);
+  if (exchange_) {
+    if (!config_.distributed.overlap)
+      for (Parameter* parameter : model_->parameters_as_they_get_ready()) announce(*parameter);
+    exchange_->finish(*device_);
+  }
   if (!refused && !runner_.refusal().empty())
     console_.note("micro-batches are not launched as CUDA graphs: " + runner_.refusal());
+  return loss;
+}
 
-  const std::vector<Parameter*> parameters = model_->parameters();
-  const double norm = gradient_norm(*device_, parameters);
-  const double lr = learning_rate(config_.train, step);
-  const bool finite = std::isfinite(loss) && std::isfinite(norm);
-  if (finite) {
-    const double clip = config_.train.clip > 0.0 && norm > config_.train.clip ? config_.train.clip / norm : 1.0;
-    adamw_step(*device_, parameters, config_.train, {.lr = lr, .t = step + 1},
-               {.lr = adapter_learning_rate(config_, adapter_start_, step),
-                .t = std::max<std::int64_t>(step - adapter_start_ + 1, 1)},
-               clip);
-    model_->refresh(*device_);
-    skipped_ = 0;
-  } else {
-    const std::string what =
-        "step " + std::to_string(step + 1) + ": the " + (std::isfinite(loss) ? "gradient" : "loss") + " is not finite";
-    const std::string advice = "; a lower train.lr, more train.warmup or a smaller train.clip may help";
-    if (config_.train.on_nonfinite == "stop")
-      throw Diverged(what + ", the run has diverged" + advice + ". The last checkpoint is as it was");
-    if (++skipped_ >= kSkippedLimit)
-      throw Diverged(what + ", as in the " + std::to_string(kSkippedLimit - 1) +
-                     " steps before it: the run has diverged" + advice);
-    console_.warn(what + "; the step is skipped");
+// The sum of the losses over the ranks; and whether any of them was asked to stop.
+double Trainer::agree_on_step(std::int64_t step, double loss, double norm) {
+  struct Word {
+    double loss, norm;
+    std::int64_t stop;
+  };
+  const Word mine = {loss, norm, interrupt_requested() ? 1 : 0};
+  const std::vector<std::string> all =
+      ranks_.all_gather(std::string_view(reinterpret_cast<const char*>(&mine), sizeof mine));
+  double total = 0.0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    Word theirs{};
+    require(all[rank].size() == sizeof theirs, "a rank is in another part of the step");
+    std::memcpy(&theirs, all[rank].data(), sizeof theirs);
+    total += theirs.loss;
+    stop_ = stop_ || theirs.stop != 0;
+    // Every rank has the same sum of gradients, and makes the same update of the same weights.
+    if (std::isfinite(norm) && theirs.norm != norm)
+      throw_once(ranks_, Error("step " + std::to_string(step + 1) + ": rank " + std::to_string(rank) +
+                               " has another gradient norm than rank " + std::to_string(ranks_.rank()) +
+                               "; the ranks do not train the same model any more. The last checkpoint is as it was"));
   }
+  return total;
+}
 
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  const std::int64_t done = step + 1;
-  metrics_->append(StepMetrics{.step = done,
-                               .tokens = done * config_.train.batch_tokens,
-                               .loss = loss,
-                               .lr = lr,
-                               .grad_norm = norm,
-                               .step_ms = ms,
-                               .tokens_per_s = static_cast<double>(config_.train.batch_tokens) / ms * 1e3});
-  add_to_line(loss, ms);
-  const std::int64_t every = config_.log.every;
+bool Trainer::should_stop() const {
+  return ranks_.size() > 1 ? stop_ : interrupt_requested();
+}
+
+void Trainer::update(std::int64_t step, double norm) {
+  const std::vector<Parameter*> parameters = model_->parameters();
+  const double clip = config_.train.clip > 0.0 && norm > config_.train.clip ? config_.train.clip / norm : 1.0;
+  const std::vector<AdamWArgs> updates =
+      adamw_updates(parameters, config_.train, {.lr = learning_rate(config_.train, step), .t = step + 1},
+                    {.lr = adapter_learning_rate(config_, adapter_start_, step),
+                     .t = std::max<std::int64_t>(step - adapter_start_ + 1, 1)},
+                    clip);
+  if (exchange_) {
+    std::vector<ParameterUpdate> exchanged;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      exchanged.push_back({.parameter = parameters[i], .args = updates[i]});
+    exchange_->update(*device_, exchanged);
+  } else {
+    adamw(*device_, updates);
+  }
+  model_->refresh(*device_);
+}
+
+// The loss or the gradient is not finite, on all ranks alike.
+void Trainer::skip_or_stop(std::int64_t step, bool loss_is_finite) {
+  const std::string what =
+      "step " + std::to_string(step + 1) + ": the " + (loss_is_finite ? "gradient" : "loss") + " is not finite";
+  const std::string advice = "; a lower train.lr, more train.warmup or a smaller train.clip may help";
+  if (config_.train.on_nonfinite == "stop")
+    throw_once(ranks_, Diverged(what + ", the run has diverged" + advice + ". The last checkpoint is as it was"));
+  if (++skipped_ >= kSkippedLimit)
+    throw_once(ranks_, Diverged(what + ", as in the " + std::to_string(kSkippedLimit - 1) +
+                                " steps before it: the run has diverged" + advice));
+  console_.warn(what + "; the step is skipped");
+}
+
+void Trainer::log_step(const StepMetrics& metrics) {
+  metrics_->append(metrics);
+  add_to_line(metrics.loss, metrics.step_ms);
+  const std::int64_t every = config_.log.every, done = metrics.step;
   if ((every > 0 && done % every == 0) || done == config_.train.steps || done == first_step_ + 1) {
     const auto count = static_cast<double>(line_steps_);
     console_.progress({.step = done,
                        .steps = config_.train.steps,
                        .loss = line_loss_ / count,
-                       .lr = lr,
-                       .grad_norm = norm,
+                       .lr = metrics.lr,
+                       .grad_norm = metrics.grad_norm,
                        .step_ms = line_ms_ / count,
                        .tokens_per_s = static_cast<double>(config_.train.batch_tokens) * count / line_ms_ * 1e3});
   }
@@ -368,7 +255,7 @@ void Trainer::add_to_line(double loss, double ms) {
 void Trainer::restore_line() {
   const std::int64_t every = config_.log.every;
   if (every == 0 || first_step_ % every == 0) return;
-  for (const StepMetrics& step : read_step_metrics(folder_.path() / "metrics.jsonl"))
+  for (const StepMetrics& step : read_step_metrics(run_ / "metrics.jsonl"))
     if (step.step > first_step_ / every * every) add_to_line(step.loss, step.step_ms);
 }
 
@@ -376,7 +263,11 @@ void Trainer::evaluate(std::int64_t step) {
   const Perplexity result = perplexity(*device_, *model_, *activations_, *val_view_,
                                        {.batch = activations_->batch(),
                                         .max_tokens = config_.eval.tokens,
-                                        .bytes_per_token = data_.val_bytes_per_token});
+                                        .bytes_per_token = data_.val_bytes_per_token,
+                                        .part = ranks_.rank(),
+                                        .parts = ranks_.size(),
+                                        .sum = [this](double value) { return ranks_.sum(value); }});
+  if (!ranks_.is_first()) return;
   EvalMetrics line{
       .step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
   if (std::isfinite(result.bits_per_byte)) line.values.emplace_back("bits_per_byte", result.bits_per_byte);
@@ -385,6 +276,7 @@ void Trainer::evaluate(std::int64_t step) {
 }
 
 void Trainer::save_checkpoint(std::int64_t step) {
+  if (!ranks_.is_first()) return;
   // First, so that no checkpoint is ahead of them after a power cut.
   metrics_->flush_to_disk();
   evaluations_->flush_to_disk();
@@ -400,29 +292,33 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .tokenizer = tokenizer_identity(),
                         .data = fingerprints()};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
-  write_checkpoint(checkpoint_path(folder_.path(), step), *device_, *model_, state, write_config(config_),
+  write_checkpoint(checkpoint_path(run_, step), *device_, *model_, state, write_config(config_),
                    data_.tokenizer ? data_.tokenizer->serialize() : "");
-  remove_old_checkpoints(folder_.path(), config_.checkpoint.keep);
+  remove_old_checkpoints(run_, config_.checkpoint.keep);
 }
 
 void Trainer::write_summary() {
+  if (!ranks_.is_first()) return;
   ModelSummary summary = summarize(*device_, *model_, Mode::training, activations_->batch());
   summary.workspace_bytes = workspace_;
-  write_file_atomically(folder_.path() / "inspect.json", to_json(summary));
+  write_file_atomically(run_ / "inspect.json", to_json(summary));
   nlohmann::ordered_json plans = nlohmann::ordered_json::object();
   for (const auto& [key, entry] : plans_->entries())
     plans[key] = {{"backend", name_of(entry.backend)}, {"sparse_ms", entry.sparse_ms}, {"dense_ms", entry.dense_ms}};
-  write_file_atomically(folder_.path() / "plans.json", plans.dump(2) + "\n");
+  write_file_atomically(run_ / "plans.json", plans.dump(2) + "\n");
 }
 
 void Trainer::announce() {
-  console_.start({.device = device_->description(),
+  console_.start({.device = (ranks_.size() > 1
+                                 ? std::to_string(ranks_.size()) + " ranks (" + std::string(ranks_.name()) + "), each "
+                                 : "") +
+                            device_->description(),
                   .precision = std::string(name_of(config_.run.precision)),
                   .model = describe_model(config_),
                   .method = describe_method(config_),
                   .data = std::to_string(train_view_->tokens()) + " training tokens, " +
                           std::to_string(val_view_ ? val_view_->tokens() : 0) + " validation tokens",
-                  .run = folder_.path().string(),
+                  .run = run_.string(),
                   .steps = config_.train.steps,
                   .batch_tokens = config_.train.batch_tokens,
                   .first_step = first_step_,
@@ -430,6 +326,7 @@ void Trainer::announce() {
 }
 
 void Trainer::finish() {
+  if (!ranks_.is_first()) return;
   if (data_.tokenizer) {
     // A few lines of the model's own, for the report: the beginning of a document, continued.
     Generator generator(*device_, *model_, data_.vocab());
@@ -442,12 +339,12 @@ void Trainer::finish() {
           {"step", config_.train.steps}, {"prompt", ""}, {"text", data_.tokenizer->decode(ids)}};
       lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     }
-    write_file_atomically(folder_.path() / "samples.jsonl", lines);
+    write_file_atomically(run_ / "samples.jsonl", lines);
   }
   metrics_.reset();
   evaluations_.reset();
-  write_html_report({folder_.path()}, folder_.path() / "report.html");
-  console_.note("done: " + (folder_.path() / "report.html").string());
+  write_html_report({run_}, run_ / "report.html");
+  console_.note("done: " + (run_ / "report.html").string());
 }
 
 }  // namespace filigree

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/gradient_exchange.h"
 #include "core/error.h"
 #include "data/batch_feed.h"
 #include "data/training_data.h"
@@ -24,6 +25,11 @@ struct TrainOptions {
   std::filesystem::path run;  // the run's folder
   bool resume = false;        // without it, an existing folder is refused
   bool announce = true;       // print the start-up block
+  // The ranks that train together; null: this one alone. All see the run's folder; the first writes it, the console of
+  // the others should be silent. It must outlive the trainer.
+  Communicator* ranks = nullptr;
+  int local_rank = 0;  // among those of this machine: which of its GPUs is this rank's
+  int threads = 0;     // where run.threads is 0; 0: all processors that the process may use
 };
 
 // Loss or gradient are not finite and stay so: the run is lost, but nothing else is wrong.
@@ -37,20 +43,25 @@ enum class TrainOutcome { finished, already_finished, interrupted };
 class Trainer {
  public:
   // Checks everything that can be checked before any work: the folder, the configuration against that of a resumed run,
-  // the data, the tokenizer. Throws UserError, or Interrupted, and then leaves no folder behind that it made.
+  // the data, the tokenizer. Throws UserError, or Interrupted, and then leaves no folder behind that it made. With
+  // several ranks, where one of them throws so do all, the others FailedElsewhere.
   Trainer(Config config, const TrainOptions& options, Console& console);
 
   // Runs to train.steps, or until a signal asks to stop: then the step is finished and a checkpoint written. Throws
   // Diverged when the loss or a gradient is not finite (train.on_nonfinite = "stop"); the last checkpoint stays as it
-  // was.
+  // was. Where a rank fails, the others' calls throw RankLost.
   TrainOutcome run();
 
   const Device& device() const { return *device_; }
 
  private:
+  void open_device(const TrainOptions& options);
   // weights.block, where it is left to the device.
   void choose_block();
   void open_data();
+  void share_batch();
+  void open_run(bool resume);
+  void begin_files(const std::optional<Config>& saved, bool from_checkpoint);
   void build_model(const CheckpointState* state);  // of the checkpoint that the run goes on from; null: it starts
   void start_model();
   void resume(const CheckpointReader& checkpoint);
@@ -61,8 +72,17 @@ class Trainer {
   void restore_times(std::map<std::string, PlanEntry>& entries) const;
   void check_tokenizer(const CheckpointState& state, const std::string& what) const;
   void require_sparse() const;
+  void plan_products();
+  // Gradients go through an exchange where there are several ranks, or one that keeps gradients back.
+  void open_exchange();
   void change_phase(std::int64_t step);
   void train_step(std::int64_t step);
+  double run_batches(std::int64_t step, std::int64_t targets);  // this rank's sum of losses
+  double agree_on_step(std::int64_t step, double loss, double norm);
+  void update(std::int64_t step, double norm);
+  void skip_or_stop(std::int64_t step, bool loss_is_finite);
+  void log_step(const StepMetrics& metrics);
+  bool should_stop() const;
   void add_to_line(double loss, double ms);
   void restore_line();
   void evaluate(std::int64_t step);
@@ -74,10 +94,15 @@ class Trainer {
   Config config_;
   Console& console_;
   bool announces_;
-  RunFolder folder_;
+  SingleRank alone_;
+  Communicator& ranks_;
+  std::filesystem::path run_;
+  std::optional<RunFolder> folder_;  // the first rank's
+  bool new_ = true;                  // there was no run in the folder
   std::int64_t first_step_ = 0;
   std::int64_t sparse_start_ = 0, adapter_start_ = 0;  // steps at which the phases begin, or began
   std::int64_t sequences_ = 0;                         // of a batch
+  std::int64_t own_sequences_ = 0;                     // of them this rank's
   std::int64_t skipped_ = 0;                           // steps in a row without an update
   std::int64_t workspace_ = 0;                         // bytes of it after the last step; 0 before the first
 
@@ -90,6 +115,9 @@ class Trainer {
   std::optional<PlanTable> plans_;
   std::optional<BatchFeed> feed_;
   BatchRunner runner_;
+  std::unique_ptr<GradientExchange> exchange_;
+  Traffic reported_;   // up to the last step
+  bool stop_ = false;  // several ranks: a signal to one of them, as all learnt in the last step
   std::unique_ptr<MetricsWriter> metrics_, evaluations_;
 
   // Of the console line's window, the steps since the last multiple of log.every: a resumed run takes those before its

@@ -37,12 +37,12 @@ std::vector<std::vector<float>> gradients_of(const Device& device, const Model& 
 }
 
 // What an exchange makes of the gradients, on rank 0.
-std::vector<std::vector<float>> exchanged(DType wire, std::int64_t bucket, bool overlap, Traffic* traffic = nullptr) {
+std::vector<std::vector<float>> exchanged(DType wire, std::int64_t bucket, Traffic* traffic = nullptr) {
   std::vector<std::vector<float>> result;
   run_virtual_ranks(kRanks, [&](Communicator& communicator) {
     const auto device = Device::named(FILIGREE_TEST_DEVICE, 1);
     const Model model(*device, communicator.rank());
-    DenseExchange exchange(communicator, wire, bucket, overlap);
+    DenseExchange exchange(communicator, wire, bucket);
     exchange.attach(*device, model.all);
     exchange.begin_step(*device, {});
     for (Parameter* parameter : model.all) exchange.gradient_ready(*device, *parameter);
@@ -62,13 +62,13 @@ TEST(DenseExchange, AddsEveryGradientWhateverTheBuckets) {
   for (std::size_t p = 0; p < expected.size(); ++p)
     for (std::size_t i = 0; i < expected[p].size(); ++i) expected[p][i] += more[p][i];
   for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{1500}, std::int64_t{1} << 30})
-    for (const bool overlap : {true, false}) EXPECT_EQ(exchanged(DType::f32, bucket, overlap), expected);
+    EXPECT_EQ(exchanged(DType::f32, bucket), expected);
 }
 
 TEST(DenseExchange, RoundsOnTheWireWhereItIsBf16) {
   const auto host = Device::cpu(1);
   const auto first = gradients_of(*host, Model(*host, 0)), second = gradients_of(*host, Model(*host, 1));
-  const auto sums = exchanged(DType::bf16, 4096, true);
+  const auto sums = exchanged(DType::bf16, 4096);
   for (std::size_t p = 0; p < sums.size(); ++p)
     for (std::size_t i = 0; i < sums[p].size(); ++i)
       ASSERT_EQ(sums[p][i], static_cast<float>(
@@ -78,10 +78,10 @@ TEST(DenseExchange, RoundsOnTheWireWhereItIsBf16) {
 TEST(DenseExchange, SendsEachValueOnce) {
   constexpr std::int64_t kValues = 300 + 512 * 256 + 64 + 17 * 3 + 400 * 300;
   Traffic traffic;
-  exchanged(DType::f32, 1 << 20, true, &traffic);
+  exchanged(DType::f32, 1 << 20, &traffic);
   EXPECT_EQ(traffic.payload, 4 * kValues);
   EXPECT_EQ(traffic.wire, 4.0 * kValues);  // 2 (P-1)/P is 1 for two ranks
-  exchanged(DType::bf16, 1 << 20, true, &traffic);
+  exchanged(DType::bf16, 1 << 20, &traffic);
   EXPECT_EQ(traffic.payload, 2 * kValues);
 }
 
@@ -89,7 +89,7 @@ TEST(DenseExchange, RefusesGradientsOutOfTurn) {
   SingleRank communicator;
   const auto device = Device::cpu(1);
   const Model model(*device, 0);
-  DenseExchange exchange(communicator, DType::f32, 1, true);
+  DenseExchange exchange(communicator, DType::f32, 1);
   exchange.attach(*device, model.all);
   exchange.begin_step(*device, {});
   EXPECT_THROW(exchange.gradient_ready(*device, *model.all[1]), Error);

@@ -262,8 +262,8 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
   EXPECT_EQ(set_refusal("log.colour=5"), "--set: log.colour: unknown key; [log] has every");
   EXPECT_EQ(
       set_refusal("sparse.colour=5"),
-      "--set: sparse.colour: unknown key; the sections are run, model, data, train, weights, adapters, checkpoint, "
-      "eval, log");
+      "--set: sparse.colour: unknown key; the sections are run, model, data, train, weights, adapters, gradients, "
+      "distributed, checkpoint, eval, log");
   EXPECT_EQ(set_refusal("lr=5"), "--set: lr: unknown key; the closest known key is train.lr");
   EXPECT_EQ(set_refusal("train=5"), "--set: train: a section, not a key; expected a key in it, such as train.steps");
   const std::string small = kSmall;

@@ -1,0 +1,169 @@
+// Several ranks, as threads of one process, train what one rank trains.
+#include "comm/agreement.h"
+#include "comm/virtual_ranks.h"
+#include "tiny_run.h"
+
+namespace filigree {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::file_bytes;
+using testing::tiny_run_config;
+using testing::train_tiny;
+
+// Trains on `ranks` ranks; what the first one's console says goes to `said`.
+TrainOutcome train_ranks(int ranks, const Config& config, const fs::path& run, bool resume = false,
+                         std::string* said = nullptr, const std::function<Config(int, Config)>& change = {}) {
+  TrainOutcome outcome{};
+  std::ostringstream out;
+  run_virtual_ranks(ranks, [&](Communicator& communicator) {
+    std::ostringstream nowhere;
+    Console console(communicator.is_first() ? out : nowhere, false);
+    Trainer trainer(change ? change(communicator.rank(), config) : config,
+                    {.run = run, .resume = resume, .ranks = &communicator, .threads = 1}, console);
+    const TrainOutcome own = trainer.run();
+    if (communicator.is_first()) outcome = own;
+    EXPECT_EQ(nowhere.str().find("warning"), std::string::npos) << nowhere.str();
+  });
+  if (said) *said = out.str();
+  return outcome;
+}
+
+// Two runs whose sums are taken in another order stay this near for a few steps: every difference begins as a rounding,
+// 2^-24 of a value, and a step of AdamW from the start can make it some hundred times as large where a gradient is
+// hardly more than its rounding.
+constexpr double kNear = 2e-4;
+
+void expect_near_runs(const fs::path& a, const fs::path& b, std::size_t steps) {
+  const auto left = read_step_metrics(a / "metrics.jsonl"), right = read_step_metrics(b / "metrics.jsonl");
+  ASSERT_EQ(left.size(), steps);
+  ASSERT_EQ(right.size(), steps);
+  for (std::size_t i = 0; i < steps; ++i) {
+    EXPECT_EQ(left[i].step, right[i].step);
+    EXPECT_EQ(left[i].tokens, right[i].tokens);
+    EXPECT_NEAR(left[i].loss, right[i].loss, kNear * left[i].loss) << "step " << i + 1;
+    EXPECT_NEAR(left[i].grad_norm, right[i].grad_norm, 10 * kNear * left[i].grad_norm) << "step " << i + 1;
+  }
+  const auto before = read_eval_metrics(a / "eval.jsonl"), after = read_eval_metrics(b / "eval.jsonl");
+  ASSERT_EQ(before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_NEAR(*find_value(before[i].values, "loss"), *find_value(after[i].values, "loss"), kNear * 6);
+}
+
+class Methods : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Methods, ManyRanksTrainWhatOneTrains) {
+  const testing::TemporaryFolder folder;
+  const std::vector<std::string> keys = {std::string("weights.method=") + GetParam(), "weights.block=16x16",
+                                         "train.micro_batch=1", "train.clip=0.5"};
+  const Config config = tiny_run_config(folder.path(), keys);
+  ASSERT_EQ(train_tiny(config, folder.path() / "one"), TrainOutcome::finished);
+  for (const int ranks : {2, 4}) {
+    const fs::path run = folder.path() / ("ranks-" + std::to_string(ranks));
+    ASSERT_EQ(train_ranks(ranks, config, run), TrainOutcome::finished);
+    expect_near_runs(folder.path() / "one", run, 8);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Methods, ::testing::Values("dense", "slope", "block"));
+
+TEST(Ranks, WithoutOverlapTheBitsAreTheSame) {
+  const testing::TemporaryFolder folder;
+  const std::vector<std::string> keys = {"train.micro_batch=2", "distributed.bucket_mb=0.001"};
+  train_ranks(2, tiny_run_config(folder.path(), keys), folder.path() / "beside");
+  std::vector<std::string> after = keys;
+  after.push_back("distributed.overlap=false");
+  train_ranks(2, tiny_run_config(folder.path(), after), folder.path() / "after");
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+    EXPECT_EQ(file_bytes(checkpoint_path(folder.path() / "beside", 8) / file),
+              file_bytes(checkpoint_path(folder.path() / "after", 8) / file));
+}
+
+TEST(Ranks, BytesSentAreThoseOfARing) {
+  const testing::TemporaryFolder folder;
+  for (const bool half : {false, true}) {
+    const fs::path run = folder.path() / (half ? "bf16" : "fp32");
+    train_ranks(4,
+                tiny_run_config(folder.path(), {"train.micro_batch=2", std::string("gradients.wire_dtype=") +
+                                                                           (half ? "bf16" : "fp32")}),
+                run);
+    const ModelSummary summary = parse_model_summary(file_bytes(run / "inspect.json"));
+    for (const StepMetrics& step : read_step_metrics(run / "metrics.jsonl"))
+      EXPECT_EQ(*find_value(step.exchange, "bytes_sent"),
+                2.0 * 3 / 4 * (half ? 2.0 : 4.0) * static_cast<double>(summary.kept_parameters));
+  }
+}
+
+TEST(Ranks, ARunGoesOnWithAnotherNumberOfRanks) {
+  const testing::TemporaryFolder folder;
+  const Config whole = tiny_run_config(folder.path(), {"train.micro_batch=2"});
+  train_tiny(whole, folder.path() / "whole");
+  const fs::path run = folder.path() / "moved";
+  train_ranks(4, whole, run);
+  fs::remove_all(checkpoint_path(run, 8));
+  ASSERT_EQ(train_ranks(2, whole, run, true), TrainOutcome::finished);
+  expect_near_runs(folder.path() / "whole", run, 8);
+  fs::remove_all(checkpoint_path(run, 8));
+  ASSERT_EQ(train_tiny(whole, run, true), TrainOutcome::finished);
+  expect_near_runs(folder.path() / "whole", run, 8);
+}
+
+TEST(Ranks, AResumedRunEqualsTheUninterruptedOneBitForBit) {
+  const testing::TemporaryFolder folder;
+  const Config config = tiny_run_config(
+      folder.path(), {"train.micro_batch=2", "weights.start=0.5", "weights.mask=magnitude", "adapters.rank=4",
+                      "adapters.start=0.75", "checkpoint.every=3", "checkpoint.keep=0"});
+  const fs::path whole = folder.path() / "whole", broken = folder.path() / "broken";
+  train_ranks(2, config, whole);
+  fs::copy(whole, broken, fs::copy_options::recursive);
+  for (const std::int64_t step : {6, 8}) fs::remove_all(checkpoint_path(broken, step));
+  ASSERT_EQ(train_ranks(2, config, broken, true), TrainOutcome::finished);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+    EXPECT_EQ(file_bytes(checkpoint_path(whole, 8) / file), file_bytes(checkpoint_path(broken, 8) / file));
+}
+
+std::string refusal(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Ranks, ABatchThatTheyCannotShareIsRefused) {
+  const testing::TemporaryFolder folder;
+  const Config config = tiny_run_config(folder.path());
+  EXPECT_EQ(refusal([&] { train_ranks(4, config, folder.path() / "run"); }),
+            "train.batch_tokens: found 256, which 4 ranks cannot share; expected a multiple of 512 (ranks x "
+            "train.micro_batch x model.context)");
+  EXPECT_FALSE(fs::exists(folder.path() / "run"));
+}
+
+TEST(Ranks, OneThatDiffersIsNamedWithTheDifference) {
+  const testing::TemporaryFolder folder;
+  const auto change = [](int rank, Config config) {
+    if (rank == 1) config.train.lr = 5e-3;
+    return config;
+  };
+  EXPECT_EQ(refusal([&] {
+              train_ranks(2, tiny_run_config(folder.path()), folder.path() / "run", false, nullptr, change);
+            }),
+            "rank 1 is not like rank 0; start all ranks with one program and one configuration:\n  train.lr: 0.003 on "
+            "rank 0, 0.005 here");
+  EXPECT_FALSE(fs::exists(folder.path() / "run"));
+}
+
+TEST(Ranks, DivergenceIsSaidOnceAndKeepsTheLastCheckpoint) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Config config =
+      tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant",
+                                      "checkpoint.every=1"});
+  EXPECT_THROW(train_ranks(2, config, run), Diverged);
+  ASSERT_TRUE(newest_checkpoint(run).has_value());
+  EXPECT_NO_THROW(CheckpointReader{*newest_checkpoint(run)});
+}
+
+}  // namespace
+}  // namespace filigree

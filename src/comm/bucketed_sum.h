@@ -1,6 +1,6 @@
-// Arrays of a step that are summed over the ranks in buckets, each as soon as all that it holds is there. What travels may
-// differ from step to step: whole gradients, packed ones, residuals. Exchanges announce it in begin_step, in the order in
-// which gradients get ready.
+// Arrays of a step that are summed over the ranks in buckets, each as soon as all that it holds is there. What travels
+// may differ from step to step: whole gradients, packed ones, residuals. Exchanges announce it in begin_step, in the
+// order in which gradients get ready.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,8 @@ class BucketedSum {
 
   // A new step.
   void begin();
-  // The next passenger: `staged` elements in the wire's type, whose place is returned, and arrays that travel where they
-  // lie. Both may be missing.
+  // The next passenger: `staged` elements in the wire's type, whose place is returned, and arrays that travel where
+  // they lie. Both may be missing.
   Tensor announce(std::int64_t staged, const std::vector<Tensor>& in_place);
   // All that the next announced passenger sends has been written.
   void ready(Device& device);

@@ -2,6 +2,8 @@
 
 #include "comm/dense_exchange.h"
 #include "comm/radius_exchange.h"
+#include "comm/randomk_exchange.h"
+#include "comm/topk_exchange.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace filigree {
@@ -20,8 +22,17 @@ void GradientExchange::update(Device& device, std::span<const ParameterUpdate> u
 
 std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator) {
   const auto bucket = static_cast<std::int64_t>(config.distributed.bucket_mb * 0x1p20);
-  if (config.gradients.exchange == "radius")
-    return std::make_unique<RadiusExchange>(communicator, radius_settings(config));
+  const GradientsConfig& gradients = config.gradients;
+  const WireOptions wire = {.dtype = gradients.wire_dtype, .bucket_bytes = bucket};
+  if (gradients.exchange == "radius") return std::make_unique<RadiusExchange>(communicator, radius_settings(config));
+  if (gradients.exchange == "topk")
+    return std::make_unique<TopkExchange>(
+        communicator,
+        TopkSettings{.density = gradients.density, .start = gradients.start, .warmup = gradients.warmup, .wire = wire});
+  if (gradients.exchange == "randomk")
+    return std::make_unique<RandomkExchange>(
+        communicator,
+        RandomkSettings{.density = gradients.density, .start = gradients.start, .seed = config.run.seed, .wire = wire});
   require(config.gradients.exchange == "dense", "there is no such exchange: " + config.gradients.exchange);
   return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket);
 }

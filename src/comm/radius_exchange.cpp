@@ -33,18 +33,8 @@ RadiusSettings radius_settings(const Config& config) {
                    .bucket_bytes = static_cast<std::int64_t>(config.distributed.bucket_mb * 0x1p20)}};
 }
 
-std::int64_t chosen_entries(double density, std::int64_t count) {
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(density * static_cast<double>(count)), 1, count);
-}
-
 bool is_bias(const Parameter& parameter) {
   return parameter.name().find("bias") != std::string::npos;
-}
-
-Selection RadiusExchange::Mask::view() const {
-  return {.bits = static_cast<std::uint32_t*>(bits.view().data),
-          .before = static_cast<std::int32_t*>(before.view().data),
-          .count = count};
 }
 
 RadiusExchange::RadiusExchange(Communicator& communicator, const RadiusSettings& settings)
@@ -60,15 +50,10 @@ bool RadiusExchange::flushes_apart() const {
 void RadiusExchange::allocate(Device& device, Entry& entry) const {
   const std::int64_t count = entry.parameter->count();
   Memory& memory = device.memory();
-  const auto mask = [&] {
-    return Mask{.bits = memory.tensor(Purpose::metadata, DType::i32, {selection_words(count)}),
-                .before = memory.tensor(Purpose::metadata, DType::i32, {selection_counts(count)}),
-                .count = count};
-  };
   entry.residual = memory.tensor(Purpose::gradients, DType::f32, {count});
   if (settings_.flush == Flush::spread) entry.spread = memory.tensor(Purpose::gradients, DType::f32, {count});
-  entry.mask = mask();
-  if (settings_.measure) entry.trial = mask();
+  entry.mask = Mask::allocate(device, count);
+  if (settings_.measure) entry.trial = Mask::allocate(device, count);
 }
 
 void RadiusExchange::attach(Device& device, const std::vector<Parameter*>& parameters) {
@@ -216,8 +201,8 @@ SelectedAdamWArgs RadiusExchange::update_of(Device& device, Entry& entry, const 
   args.others = settings_.flush == Flush::sum        ? OtherEntries::decay
                 : settings_.flush == Flush::frozen_v ? OtherEntries::hold
                                                      : OtherEntries::window;
-  args.beta2_window = static_cast<float>(
-      std::pow(static_cast<double>(adamw.beta2), static_cast<double>(steps_since_flush(entry))));
+  args.beta2_window =
+      static_cast<float>(std::pow(static_cast<double>(adamw.beta2), static_cast<double>(steps_since_flush(entry))));
   if (!flushes_apart()) return args;
   // The residual is the sum over the ranks now.
   args.extra = entry.residual.view().as<float>();
@@ -289,7 +274,7 @@ bool RadiusExchange::is_measured(const Entry& entry) const {
   if (entry.stage == Stage::packed && settings_.score == Score::gradient) return false;
   const bool selects = entry.stage == Stage::whole && (step_ - entry.offset) % settings_.interval == 0;
   const std::int64_t age = steps_since_flush(entry);
-  return selects || (entry.mask.known && (age & (age - 1)) == 0);
+  return selects || (entry.chosen && (age & (age - 1)) == 0);
 }
 
 void RadiusExchange::choose(Device& device) {
@@ -302,7 +287,7 @@ void RadiusExchange::choose(Device& device) {
     const bool renews = entry.stage == Stage::flush ||
                         (measured && entry.stage == Stage::whole && (step_ - entry.offset) % settings_.interval == 0);
     if (entry.bias || (!measured && !renews)) continue;
-    const bool compares = measured && entry.mask.known;
+    const bool compares = measured && entry.chosen;
     largest.push_back({.chosen = (compares ? entry.trial : entry.mask).view(),
                        .scores = scores(entry),
                        .keep = entry.keep,
@@ -321,8 +306,8 @@ void RadiusExchange::choose(Device& device) {
   if (!aged.empty()) report_measures(aged, measure(device, age_args), true);
   if (!shares.empty()) report_measures(shares, measure(device, share_args), false);
   for (Entry* entry : renewed) {
-    if (settings_.measure && entry->mask.known) std::swap(entry->mask, entry->trial);
-    entry->mask.known = true;
+    if (settings_.measure && entry->chosen) std::swap(entry->mask, entry->trial);
+    entry->chosen = true;
     if (entry->stage != Stage::flush) continue;
     entry->exchanging = masks_changed_ = true;
   }
@@ -376,7 +361,7 @@ Tensor as_bytes(const Tensor& tensor) {
 
 void RadiusExchange::save(ExchangeSink& sink) const {
   for (const Entry& entry : entries_) {
-    if (entry.mask.known) {
+    if (entry.chosen) {
       const std::string kind = entry.exchanging ? "mask" : "measured_mask";
       sink.put_shared(kind + "." + entry.name, as_bytes(entry.mask.bits));
       sink.put_shared(kind + "_counts." + entry.name, as_bytes(entry.mask.before));
@@ -391,8 +376,8 @@ void RadiusExchange::load(Device& device, const ExchangeSource& source) {
     if (entry.bias) continue;
     entry.exchanging = source.has("mask." + entry.name);
     const std::string kind = entry.exchanging ? "mask" : "measured_mask";
-    entry.mask.known = source.has(kind + "." + entry.name) && (entry.exchanging || settings_.measure);
-    if (entry.mask.known) {
+    entry.chosen = source.has(kind + "." + entry.name) && (entry.exchanging || settings_.measure);
+    if (entry.chosen) {
       source.load_shared(device, kind + "." + entry.name, as_bytes(entry.mask.bits));
       source.load_shared(device, kind + "_counts." + entry.name, as_bytes(entry.mask.before));
     }

@@ -1,5 +1,6 @@
-// gradients.exchange = "radius": Range-based gradient sparsity (Zheng and Zhang, MLSys 2025). Each rank sends the entries
-// that were large in AdamW's direction when all of it was last known, and keeps the others for the next such step.
+// gradients.exchange = "radius": Range-based gradient sparsity (Zheng and Zhang, MLSys 2025). Each rank sends the
+// entries that were large in AdamW's direction when all of it was last known, and keeps the others for the next such
+// step.
 //
 //   t mod interval = 0  flush: everything is added over the ranks, waiting gradients included; AdamW; then each tensor
 //                       chooses anew, the same entries on every rank, for all have the same numbers
@@ -14,6 +15,7 @@
 #include <unordered_map>
 
 #include "comm/bucketed_sum.h"
+#include "comm/exchange_state.h"
 #include "comm/gradient_exchange.h"
 #include "kernels/selection/selected_adamw.h"
 #include "kernels/selection/selection.h"
@@ -29,8 +31,8 @@ struct RadiusSettings {
   double start = 0.2;  // fraction of the steps; before it dense
   std::int64_t range = 0;
   Flush flush = Flush::sum;
-  bool fresh_clip = false;   // clipping sees waiting gradients apart; they are limited to interval · clip_norm
-  double clip_norm = 1.0;    // train.clip
+  bool fresh_clip = false;  // clipping sees waiting gradients apart; they are limited to interval · clip_norm
+  double clip_norm = 1.0;   // train.clip
   Score score = Score::direction;
   bool stagger = false;
   bool frozen = false;
@@ -40,8 +42,6 @@ struct RadiusSettings {
 // What the keys of [gradients] mean: the mode's defaults where a switch says "auto".
 RadiusSettings radius_settings(const Config& config);
 
-// k of a tensor.
-std::int64_t chosen_entries(double density, std::int64_t count);
 // Whether a parameter is always sent whole.
 bool is_bias(const Parameter& parameter);
 
@@ -62,13 +62,6 @@ class RadiusExchange final : public GradientExchange {
 
  private:
   enum class Stage : std::uint8_t { whole, flush, packed };
-  // A Selection and the memory that it lies in.
-  struct Mask {
-    OwnedTensor bits, before;
-    std::int64_t count = 0;
-    bool known = false;
-    Selection view() const;
-  };
   struct Entry {
     Parameter* parameter = nullptr;
     std::string name;
@@ -83,6 +76,7 @@ class RadiusExchange final : public GradientExchange {
     OwnedTensor residual;     // (count) fp32
     OwnedTensor spread;       // (count) fp32, flush spread only
     Mask mask, trial;
+    bool chosen = false;  // the mask holds a choice
 
     Stage stage = Stage::whole;  // of this step
     Tensor slot;                 // staged on the wire
@@ -107,10 +101,10 @@ class RadiusExchange final : public GradientExchange {
   std::vector<Entry> entries_;  // of parameters that are not empty, in their order
   std::unordered_map<const Parameter*, std::size_t> index_;
   std::int64_t step_ = 0, start_ = 0;
-  std::size_t next_ = 0;       // the entry whose gradient is due
-  bool stepping_ = false;      // between begin_step and update
+  std::size_t next_ = 0;   // the entry whose gradient is due
+  bool stepping_ = false;  // between begin_step and update
   bool masks_changed_ = false;
-  double flush_clip_ = 1.0;    // factor on waiting gradients, fresh_clip only
+  double flush_clip_ = 1.0;  // factor on waiting gradients, fresh_clip only
   std::vector<std::pair<std::string, double>> report_;
 };
 

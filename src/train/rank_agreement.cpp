@@ -25,11 +25,10 @@ std::string difference_from_first(const nlohmann::json& first, const nlohmann::j
 
 void require_equal_ranks(Communicator& communicator, const Config& config, const Device& device) {
   if (communicator.size() == 1) return;
-  const nlohmann::json mine = {
-      {"version", std::string(build::kVersion) + " (" + std::string(build::kCommit) + ", " +
-                      std::string(build::kCompiler) + ")"},
-      {"device", device.is_cuda() ? device.gpu().name : "CPU"},
-      {"config", write_config(config)}};
+  const nlohmann::json mine = {{"version", std::string(build::kVersion) + " (" + std::string(build::kCommit) + ", " +
+                                               std::string(build::kCompiler) + ")"},
+                               {"device", device.is_cuda() ? device.gpu().name : "CPU"},
+                               {"config", write_config(config)}};
   const nlohmann::json first = nlohmann::json::parse(communicator.broadcast(mine.dump()));
   together(communicator, [&] {
     const std::string differences = difference_from_first(first, mine, config);
@@ -46,8 +45,7 @@ std::map<std::string, PlanEntry> shared_plans(Communicator& communicator,
   for (const auto& [key, entry] : entries) mine[key] = to_text(entry);
   const nlohmann::json first = nlohmann::json::parse(communicator.broadcast(mine.dump()));
   std::map<std::string, PlanEntry> shared;
-  for (const auto& [key, text] : first.items())
-    shared[key] = plan_entry_of(text.get<std::string>()).value();
+  for (const auto& [key, text] : first.items()) shared[key] = plan_entry_of(text.get<std::string>()).value();
   return shared;
 }
 

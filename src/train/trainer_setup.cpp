@@ -155,9 +155,9 @@ void Trainer::build_model(const CheckpointState* state) {
   // next one.
   const bool dense_phase = state ? state->dense_phase : sparse_start_ > 0;
   model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
-  activations_ =
-      std::make_unique<Activations>(*device_, config_.model, config_.run.precision,
-                                    std::min(sequences_at_once(config_), own_sequences_), config_.model.context, recompute_named(config_.train.recompute));
+  activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision,
+                                               std::min(sequences_at_once(config_), own_sequences_),
+                                               config_.model.context, recompute_named(config_.train.recompute));
   plans_.emplace(!config_.run.deterministic);
 }
 

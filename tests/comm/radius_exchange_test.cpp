@@ -14,9 +14,7 @@ using namespace testing;  // NOLINT: the tests' own helpers
 constexpr std::int64_t kBucket = 4096;  // several buckets a step
 
 MakeExchange dense(DType wire = DType::f32) {
-  return [wire](Communicator& communicator) {
-    return std::make_unique<DenseExchange>(communicator, wire, kBucket);
-  };
+  return [wire](Communicator& communicator) { return std::make_unique<DenseExchange>(communicator, wire, kBucket); };
 }
 
 MakeExchange radius(RadiusSettings settings) {
@@ -45,7 +43,8 @@ std::vector<RadiusSettings> all_modes(double density, std::int64_t interval) {
   return modes;
 }
 
-// ---------------------------------------------------------------------------------------------- equal to dense, bit by bit
+// ---------------------------------------------------------------------------------------------- equal to dense, bit by
+// bit
 
 TEST(Radius, OfDensityOneIsDense) {
   for (const int ranks : {1, 2, 4}) {
@@ -81,11 +80,9 @@ std::vector<std::vector<float>> published(int ranks, const ToySettings& toy_sett
   const std::size_t tensors = toy.all.size();
   std::vector<std::vector<std::vector<float>>> residual(static_cast<std::size_t>(ranks));
   for (auto& of_rank : residual)
-    for (const Parameter* parameter : toy.all)
-      of_rank.emplace_back(static_cast<std::size_t>(parameter->count()), 0.0f);
+    for (const Parameter* parameter : toy.all) of_rank.emplace_back(static_cast<std::size_t>(parameter->count()), 0.0f);
   std::vector<std::set<std::int64_t>> masks(tensors);
-  const auto start =
-      static_cast<std::int64_t>(std::llround(settings.start * static_cast<double>(toy_settings.steps)));
+  const auto start = static_cast<std::int64_t>(std::llround(settings.start * static_cast<double>(toy_settings.steps)));
   bool chosen = false;
   for (std::int64_t step = 0; step < toy_settings.steps; ++step) {
     const bool dense = step < start;
@@ -130,7 +127,8 @@ std::vector<std::vector<float>> published(int ranks, const ToySettings& toy_sett
       std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
         return direction[static_cast<std::size_t>(a)] > direction[static_cast<std::size_t>(b)];
       });
-      const auto keep = std::max<std::int64_t>(1, static_cast<std::int64_t>(settings.density * static_cast<double>(old.size())));
+      const auto keep =
+          std::max<std::int64_t>(1, static_cast<std::int64_t>(settings.density * static_cast<double>(old.size())));
       masks[tensor].clear();
       for (std::int64_t rank = 0; rank < keep; ++rank) {
         const std::int64_t centre = order[static_cast<std::size_t>(rank)];
@@ -171,9 +169,8 @@ TEST(Radius, BucketsChangeNothing) {
     const auto expected = train_toy(2, {}, radius(settings));
     for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1} << 30}) {
       settings.wire.bucket_bytes = bytes;
-      const auto found = train_toy(2, {}, [&](Communicator& communicator) {
-        return std::make_unique<RadiusExchange>(communicator, settings);
-      });
+      const auto found = train_toy(
+          2, {}, [&](Communicator& communicator) { return std::make_unique<RadiusExchange>(communicator, settings); });
       EXPECT_TRUE(found == expected) << bytes;
     }
   }
@@ -239,7 +236,8 @@ TEST(Radius, ChoosesExactlyKEntriesAndNothingWaitsAfterAFlush) {
                   const bool none = parameter->count() == 0 || parameter->name() == "a.bias";
                   const auto mask = checkpoint.arrays.find({"mask." + parameter->name(), -1});
                   ASSERT_EQ(mask == checkpoint.arrays.end(), none) << parameter->name();
-                  const bool waits = !none && step % 4 != 0 && chosen_entries(0.3, parameter->count()) < parameter->count();
+                  const bool waits =
+                      !none && step % 4 != 0 && chosen_entries(0.3, parameter->count()) < parameter->count();
                   EXPECT_EQ(checkpoint.arrays.contains({"residual." + parameter->name(), 0}), waits);
                   if (none) continue;
                   std::int64_t chosen = 0;
@@ -267,7 +265,8 @@ TEST(Radius, SendsTheBytesThatItsDensityAndIntervalSay) {
       train_toy(4, {.steps = 3 * interval}, radius(settings), {}, &traffic);
       const auto bytes = static_cast<std::int64_t>(size_of(wire));
       std::int64_t expected = 3 * (all + (interval - 1) * sent) * bytes;
-      if (flush == Flush::split) expected += 2 * (all - 257 - 1) * 4;  // residuals at the second and third flush: not of what is sent whole
+      if (flush == Flush::split)
+        expected += 2 * (all - 257 - 1) * 4;  // residuals at the second and third flush: not of what is sent whole
       EXPECT_EQ(traffic.payload, expected);
     }
 }
@@ -302,10 +301,10 @@ TEST(Radius, ResumesAnywhereWithEqualBits) {
 TEST(Radius, KeepsItsStateWhenOtherParametersJoin) {
   const RadiusSettings settings = faithful(0.3, 4);
   const auto expected = train_toy(1, {}, radius(settings));
-  const auto attached_again = train_toy(1, {}, radius(settings),
-                                        [](Toy& toy, GradientExchange& exchange, Communicator&, std::int64_t step) {
-                                          if (step == 5) exchange.attach(toy.device(), toy.all);
-                                        });
+  const auto attached_again =
+      train_toy(1, {}, radius(settings), [](Toy& toy, GradientExchange& exchange, Communicator&, std::int64_t step) {
+        if (step == 5) exchange.attach(toy.device(), toy.all);
+      });
   EXPECT_TRUE(attached_again == expected);
 }
 
@@ -355,7 +354,8 @@ TEST(Radius, MeasuresShareAndSurvival) {
               for (const auto& [name, value] : exchange.report()) reports[step][name] = value;
             });
   // Dense until step 6, where the first flush is; flushes at 8 and 12. Masks of the dense phase are measured as well.
-  const std::map<std::int64_t, std::int64_t> ages = {{1, 1}, {2, 2}, {4, 4}, {5, 1}, {6, 2}, {7, 1}, {8, 2}, {9, 1}, {10, 2}, {12, 4}};
+  const std::map<std::int64_t, std::int64_t> ages = {{1, 1}, {2, 2}, {4, 4}, {5, 1},  {6, 2},
+                                                     {7, 1}, {8, 2}, {9, 1}, {10, 2}, {12, 4}};
   for (std::int64_t step = 0; step < 13; ++step) {
     const auto& report = reports[step];
     ASSERT_EQ(report.contains("mask_survival"), ages.contains(step)) << step;

@@ -20,7 +20,7 @@ struct ToyShape {
 };
 // Tensors of all kinds: larger than travels staged, one past a group, biases, one entry, none.
 inline const std::vector<ToyShape>& toy_shapes() {
-  static const std::vector<ToyShape> shapes = {{"a.weight", {257, 256}}, {"a.bias", {257}}, {"b.gain", {1}},
+  static const std::vector<ToyShape> shapes = {{"a.weight", {257, 256}}, {"a.bias", {257}},      {"b.gain", {1}},
                                                {"empty", {0}},           {"c.weight", {41, 25}}, {"b.weight", {4, 8}}};
   return shapes;
 }

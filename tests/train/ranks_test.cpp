@@ -84,8 +84,8 @@ TEST(Ranks, BytesSentAreThoseOfARing) {
   for (const bool half : {false, true}) {
     const fs::path run = folder.path() / (half ? "bf16" : "fp32");
     train_ranks(4,
-                tiny_run_config(folder.path(), {"train.micro_batch=2", std::string("gradients.wire_dtype=") +
-                                                                           (half ? "bf16" : "fp32")}),
+                tiny_run_config(folder.path(), {"train.micro_batch=2",
+                                                std::string("gradients.wire_dtype=") + (half ? "bf16" : "fp32")}),
                 run);
     const ModelSummary summary = parse_model_summary(file_bytes(run / "inspect.json"));
     for (const StepMetrics& step : read_step_metrics(run / "metrics.jsonl"))
@@ -146,20 +146,18 @@ TEST(Ranks, OneThatDiffersIsNamedWithTheDifference) {
     if (rank == 1) config.train.lr = 5e-3;
     return config;
   };
-  EXPECT_EQ(refusal([&] {
-              train_ranks(2, tiny_run_config(folder.path()), folder.path() / "run", false, nullptr, change);
-            }),
-            "rank 1 is not like rank 0; start all ranks with one program and one configuration:\n  train.lr: 0.003 on "
-            "rank 0, 0.005 here");
+  EXPECT_EQ(
+      refusal([&] { train_ranks(2, tiny_run_config(folder.path()), folder.path() / "run", false, nullptr, change); }),
+      "rank 1 is not like rank 0; start all ranks with one program and one configuration:\n  train.lr: 0.003 on "
+      "rank 0, 0.005 here");
   EXPECT_FALSE(fs::exists(folder.path() / "run"));
 }
 
 TEST(Ranks, DivergenceIsSaidOnceAndKeepsTheLastCheckpoint) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
-  const Config config =
-      tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant",
-                                      "checkpoint.every=1"});
+  const Config config = tiny_run_config(folder.path(), {"train.lr=1e30", "train.warmup=0", "train.clip=0",
+                                                        "train.schedule=constant", "checkpoint.every=1"});
   EXPECT_THROW(train_ranks(2, config, run), Diverged);
   ASSERT_TRUE(newest_checkpoint(run).has_value());
   EXPECT_NO_THROW(CheckpointReader{*newest_checkpoint(run)});

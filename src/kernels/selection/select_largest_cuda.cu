@@ -1,8 +1,8 @@
 #include "kernels/selection/selection_cuda.cuh"
 
-// The radix select of select_largest_cpu.cpp. For up to kArrays arrays at once: three rounds of a histogram (a block takes
-// 16 groups and counts in shared memory) and of a block an array that picks the digit; then ties are counted, scanned and
-// cut by index, and the bits written. 20 bytes read an entry; it runs once in gradients.interval steps.
+// The radix select of select_largest_cpu.cpp. For up to kArrays arrays at once: three rounds of a histogram (a block
+// takes 16 groups and counts in shared memory) and of a block an array that picks the digit; then ties are counted,
+// scanned and cut by index, and the bits written. 20 bytes read an entry; it runs once in gradients.interval steps.
 
 namespace filigree::cuda {
 namespace {
@@ -12,8 +12,8 @@ constexpr int kGroupsOfBlock = 16;
 
 struct Largest {
   const float* scores;
-  std::uint32_t* bits;     // written: the largest entries, before they are widened
-  std::int32_t* counts;    // (groups + 1): ties, then their sums
+  std::uint32_t* bits;   // written: the largest entries, before they are widened
+  std::int32_t* counts;  // (groups + 1): ties, then their sums
   Selection chosen;
   std::int64_t radius;
 };
@@ -29,9 +29,9 @@ __device__ __forceinline__ std::uint32_t key_of(float score) {
 }
 
 __global__ __launch_bounds__(kSelectionThreads) void histogram_kernel(std::uint32_t* __restrict__ histograms,
-                                                                     const Threshold* __restrict__ thresholds,
-                                                                     const __grid_constant__ Batch<Largest> batch,
-                                                                     int known, int bits) {
+                                                                      const Threshold* __restrict__ thresholds,
+                                                                      const __grid_constant__ Batch<Largest> batch,
+                                                                      int known, int bits) {
   __shared__ std::uint32_t own[kDigits];
   // A block may hold the end of one array and the beginning of the next: it takes one array after the other.
   const std::int32_t first = static_cast<std::int32_t>(blockIdx.x) * kGroupsOfBlock;
@@ -58,7 +58,7 @@ __global__ __launch_bounds__(kSelectionThreads) void histogram_kernel(std::uint3
 
 // The digit at which, counted from the largest, the entries to keep end. Zeroes the histogram for the next round.
 __global__ __launch_bounds__(kSelectionThreads) void pick_kernel(std::uint32_t* __restrict__ histograms,
-                                                                Threshold* __restrict__ thresholds, int shift) {
+                                                                 Threshold* __restrict__ thresholds, int shift) {
   constexpr int kEach = kDigits / kSelectionThreads;
   __shared__ std::uint32_t sums[kSelectionThreads];
   std::uint32_t* const histogram = histograms + static_cast<std::int64_t>(blockIdx.x) * kDigits;
@@ -84,7 +84,7 @@ __global__ __launch_bounds__(kSelectionThreads) void pick_kernel(std::uint32_t* 
 }
 
 __global__ __launch_bounds__(kSelectionThreads) void ties_kernel(const Threshold* __restrict__ thresholds,
-                                                                const __grid_constant__ Batch<Largest> batch) {
+                                                                 const __grid_constant__ Batch<Largest> batch) {
   Place place;
   if (!find_place(place, batch)) return;
   const Largest& args = batch.args[place.array];
@@ -98,7 +98,7 @@ __global__ __launch_bounds__(kSelectionThreads) void ties_kernel(const Threshold
 }
 
 __global__ __launch_bounds__(kSelectionThreads) void bits_kernel(const Threshold* __restrict__ thresholds,
-                                                                const __grid_constant__ Batch<Largest> batch) {
+                                                                 const __grid_constant__ Batch<Largest> batch) {
   Place place;
   if (!find_place(place, batch)) return;
   const Largest& args = batch.args[place.array];
@@ -111,8 +111,7 @@ __global__ __launch_bounds__(kSelectionThreads) void bits_kernel(const Threshold
     const std::uint32_t key = i < args.chosen.count ? key_of(args.scores[i]) : 0;
     const std::uint32_t equal = __ballot_sync(0xffffffffu, i < args.chosen.count && key == threshold.key);
     const bool kept = i < args.chosen.count &&
-                      (key > threshold.key ||
-                       (key == threshold.key && __popc(equal & ((1u << lane) - 1u)) < left));
+                      (key > threshold.key || (key == threshold.key && __popc(equal & ((1u << lane) - 1u)) < left));
     const std::uint32_t chosen = __ballot_sync(0xffffffffu, kept);
     left -= __popc(equal);
     if (lane == word) own = chosen;
@@ -167,7 +166,7 @@ __global__ __launch_bounds__(kSelectionThreads) void count_kernel(const __grid_c
 
 // From each group's count to the sum of those before it; a block an array. ties: of `counts`, else of `before`.
 __global__ __launch_bounds__(kSelectionThreads) void sum_before_kernel(const __grid_constant__ Batch<Largest> batch,
-                                                                      bool ties) {
+                                                                       bool ties) {
   __shared__ int sums[kWarpsOfBlock];
   const Largest& args = batch.args[blockIdx.x];
   std::int32_t* const counts = ties ? args.counts : args.chosen.before;

@@ -50,7 +50,8 @@ __device__ __forceinline__ void update_entry(const Update& args, std::int64_t i,
   if (args.direction) args.direction[i] = __fadd_rn(__fdiv_rn(mean, root), __fmul_rn(args.decay, old_p));
 }
 
-__global__ __launch_bounds__(kSelectionThreads) void selected_adamw_kernel(const __grid_constant__ Batch<Update> batch) {
+__global__ __launch_bounds__(kSelectionThreads) void selected_adamw_kernel(
+    const __grid_constant__ Batch<Update> batch) {
   Place place;
   if (!find_place(place, batch)) return;
   const Update& args = batch.args[place.array];

@@ -7,7 +7,8 @@ namespace {
 
 // Element `place` of a packed array.
 __device__ __forceinline__ float packed_value(const void* packed, bool is_bf16, int place) {
-  return is_bf16 ? to_float(static_cast<const __nv_bfloat16*>(packed)[place]) : static_cast<const float*>(packed)[place];
+  return is_bf16 ? to_float(static_cast<const __nv_bfloat16*>(packed)[place])
+                 : static_cast<const float*>(packed)[place];
 }
 __device__ __forceinline__ void store_packed(void* packed, bool is_bf16, int place, float value) {
   if (is_bf16)
@@ -74,8 +75,8 @@ __global__ __launch_bounds__(kSelectionThreads) void indices_kernel(const __grid
 }
 
 __global__ __launch_bounds__(kSelectionThreads) void add_at_kernel(float* y, const std::int32_t* __restrict__ indices,
-                                                                  const void* __restrict__ values, bool is_bf16,
-                                                                  std::int64_t count) {
+                                                                   const void* __restrict__ values, bool is_bf16,
+                                                                   std::int64_t count) {
   const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * kSelectionThreads + threadIdx.x;
   if (j < count) y[indices[j]] += packed_value(values, is_bf16, static_cast<int>(j));
 }
@@ -98,7 +99,7 @@ __device__ double sum_of_block(double value) {
 
 // A block an array, in a fixed order. It runs a few times between two selections.
 __global__ __launch_bounds__(kSelectionThreads) void measure_kernel(Sums* __restrict__ results,
-                                                                   const __grid_constant__ Batch<MeasureArgs> batch) {
+                                                                    const __grid_constant__ Batch<MeasureArgs> batch) {
   const MeasureArgs& args = batch.args[blockIdx.x];
   Sums own{};
   for (std::int64_t i = threadIdx.x; i < args.chosen.count; i += kSelectionThreads) {
@@ -122,7 +123,7 @@ struct Hashed {
 
 // The sum of whole numbers does not depend on its order.
 __global__ __launch_bounds__(kSelectionThreads) void hash_kernel(unsigned long long* __restrict__ hash,
-                                                                const __grid_constant__ Batch<Hashed> batch) {
+                                                                 const __grid_constant__ Batch<Hashed> batch) {
   Place place;
   if (!find_place(place, batch)) return;
   const Hashed& args = batch.args[place.array];

@@ -1,5 +1,6 @@
-// What the selection kernels share. A warp takes a group of 1,024 entries: each lane holds one word of its bits, and the
-// warp then walks the 32 words, a lane an entry, so that every access is to neighbours. No address needs an alignment.
+// What the selection kernels share. A warp takes a group of 1,024 entries: each lane holds one word of its bits, and
+// the warp then walks the 32 words, a lane an entry, so that every access is to neighbours. No address needs an
+// alignment.
 //
 // Lists travel with the launch, kArrays arrays at a time: they are short, and nothing has to be copied first.
 #pragma once
@@ -38,7 +39,8 @@ struct Place {
 // False for warps past the end.
 template <typename Args>
 __device__ __forceinline__ bool find_place(Place& place, const Batch<Args>& batch) {
-  const auto group = static_cast<std::int32_t>(blockIdx.x) * kWarpsOfBlock + static_cast<std::int32_t>(threadIdx.x) / kWarp;
+  const auto group =
+      static_cast<std::int32_t>(blockIdx.x) * kWarpsOfBlock + static_cast<std::int32_t>(threadIdx.x) / kWarp;
   if (group >= batch.first_group[batch.count]) return false;
   int array = 0;
   while (group >= batch.first_group[array + 1]) ++array;

@@ -48,7 +48,8 @@ TEST_F(SelectionCuda, ChoosesWhatTheProcessorChooses) {
           expected.emplace_back(count);
           found.push_back(selection_on_gpu(expected.back()));
           const std::int64_t keep = std::max<std::int64_t>(1, count * (round + 1) / (radius > 0 ? 100 : 4));
-          cpu_args.push_back({.chosen = expected.back().view, .scores = scores.back().data(), .keep = keep, .radius = radius});
+          cpu_args.push_back(
+              {.chosen = expected.back().view, .scores = scores.back().data(), .keep = keep, .radius = radius});
           gpu_args.push_back({.chosen = found.back().view,
                               .scores = on_device.back().view().as<float>(),
                               .keep = keep,
@@ -73,7 +74,8 @@ TEST_F(SelectionCuda, CompactsScattersAndListsAsTheProcessor) {
           const OwnedTensor gradient = random_tensor(cpu(), DType::f32, {count}, 1);
           const OwnedTensor residual = random_tensor(cpu(), DType::f32, {count}, 2);
           const OwnedTensor packed = random_tensor(cpu(), wire, {sent + 1}, 3);
-          const OwnedTensor gradient_gpu = on_gpu(gradient), residual_gpu = on_gpu(residual), packed_gpu = on_gpu(packed);
+          const OwnedTensor gradient_gpu = on_gpu(gradient), residual_gpu = on_gpu(residual),
+                            packed_gpu = on_gpu(packed);
           const auto args = [&](const Tensor& g, const Tensor& r, const Tensor& p, const Selection& selection) {
             return CompactArgs{.packed = p.slice(0, sent),
                                .gradient = g.as<float>(),
@@ -130,8 +132,7 @@ TEST_F(SelectionCuda, MeasuresAndHashesAsTheProcessor) {
   std::vector<float> scores = test_scores(count, 50, 3);  // whole numbers: sums are exact
   const OwnedTensor scores_gpu = on_gpu({scores.data(), DType::f32, {count}});
   const MeasureArgs host = {.chosen = a.view, .other = b.view, .scores = scores.data()};
-  const MeasureArgs device = {
-      .chosen = a_gpu.view, .other = b_gpu.view, .scores = scores_gpu.view().as<float>()};
+  const MeasureArgs device = {.chosen = a_gpu.view, .other = b_gpu.view, .scores = scores_gpu.view().as<float>()};
   const SelectionMeasure expected = measure(cpu(), {&host, 1})[0], found = measure(gpu(), {&device, 1})[0];
   EXPECT_EQ(found.chosen, expected.chosen);
   EXPECT_EQ(found.common, expected.common);

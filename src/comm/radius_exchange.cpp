@@ -33,17 +33,16 @@ RadiusSettings radius_settings(const Config& config) {
                    .bucket_bytes = static_cast<std::int64_t>(config.distributed.bucket_mb * 0x1p20)}};
 }
 
-bool is_bias(const Parameter& parameter) {
-  return parameter.name().find("bias") != std::string::npos;
+bool is_bias(std::string_view name) {
+  return name.find("bias") != std::string_view::npos;
+}
+
+bool radius_flushes_apart(const RadiusSettings& settings) {
+  return settings.flush == Flush::split || settings.flush == Flush::spread || settings.fresh_clip;
 }
 
 RadiusExchange::RadiusExchange(Communicator& communicator, const RadiusSettings& settings)
     : GradientExchange(communicator), settings_(settings), sum_(communicator, settings.wire) {}
-
-// Waiting gradients travel by themselves where something treats them otherwise than the fresh ones.
-bool RadiusExchange::flushes_apart() const {
-  return settings_.flush == Flush::split || settings_.flush == Flush::spread || settings_.fresh_clip;
-}
 
 // ------------------------------------------------------------------------------------------------------------ attach
 
@@ -76,7 +75,7 @@ void RadiusExchange::attach(Device& device, const std::vector<Parameter*>& param
     entry.parameter = parameter;
     entry.name = parameter->name();
     entry.count = count;
-    entry.bias = is_bias(*parameter);
+    entry.bias = is_bias(parameter->name());
     entry.keep = chosen_entries(settings_.density, count);
     if (is_new) entry.sent = entry.keep;
     if (is_new && !entry.bias) allocate(device, entry);

@@ -43,7 +43,9 @@ struct RadiusSettings {
 RadiusSettings radius_settings(const Config& config);
 
 // Whether a parameter is always sent whole.
-bool is_bias(const Parameter& parameter);
+bool is_bias(std::string_view name);
+// Waiting gradients travel by themselves where something treats them otherwise than the fresh ones.
+bool radius_flushes_apart(const RadiusSettings& settings);
 
 class RadiusExchange final : public GradientExchange {
  public:
@@ -82,7 +84,7 @@ class RadiusExchange final : public GradientExchange {
     Tensor slot;                 // staged on the wire
   };
 
-  bool flushes_apart() const;
+  bool flushes_apart() const { return radius_flushes_apart(settings_); }
   bool is_flush(const Entry& entry) const;
   std::int64_t steps_since_flush(const Entry& entry) const;
   void allocate(Device& device, Entry& entry) const;

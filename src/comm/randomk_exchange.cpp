@@ -35,14 +35,16 @@ void RandomkExchange::begin_step(Device& device, const ExchangeStep& step) {
     const std::int64_t count = parameter.count();
     if (dense_) {
       const bool in_place = sum_.travels_in_place(count);
-      entry.slot = sum_.announce(
-          in_place ? 0 : count, in_place ? std::vector<Tensor>{parameter.gradient()} : std::vector<Tensor>{});
+      entry.slot = sum_.announce(in_place ? 0 : count,
+                                 in_place ? std::vector<Tensor>{parameter.gradient()} : std::vector<Tensor>{});
       continue;
     }
     entry.slot = sum_.announce(entry.keep, {});
-    const Tensor scores{device.scratch(Scratch::layer, static_cast<std::size_t>(count) * sizeof(float)), DType::f32, {count}};
+    const Tensor scores{
+        device.scratch(Scratch::layer, static_cast<std::size_t>(count) * sizeof(float)), DType::f32, {count}};
     fill_uniform(device, scores,
-                 Random(settings_.seed, RandomPurpose::exchange, fnv1a32(parameter.name()), static_cast<std::uint32_t>(step.step)));
+                 Random(settings_.seed, RandomPurpose::exchange, fnv1a32(parameter.name()),
+                        static_cast<std::uint32_t>(step.step)));
     const LargestArgs args = {.chosen = entry.mask.view(), .scores = scores.as<float>(), .keep = entry.keep};
     select_largest(device, {&args, 1});
   }

@@ -1,6 +1,6 @@
-// gradients.exchange = "randomk": at each step the same random entries on every rank, k of each tensor, with what had to
-// wait (error feedback). No indices travel, for the ranks share the seed: the cheap control beside the exchanges that
-// choose.
+// gradients.exchange = "randomk": at each step the same random entries on every rank, k of each tensor, with what had
+// to wait (error feedback). No indices travel, for the ranks share the seed: the cheap control beside the exchanges
+// that choose.
 #pragma once
 
 #include "comm/bucketed_sum.h"
@@ -39,7 +39,7 @@ class RandomkExchange final : public GradientExchange {
   BucketedSum sum_;
   Residuals residuals_;
   std::vector<Entry> entries_;  // as residuals_ has them
-  bool dense_ = true;  // this step
+  bool dense_ = true;           // this step
 };
 
 }  // namespace filigree

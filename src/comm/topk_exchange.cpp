@@ -14,9 +14,8 @@ double topk_density(const TopkSettings& settings, std::int64_t step) {
 TopkExchange::TopkExchange(Communicator& communicator, const TopkSettings& settings)
     : GradientExchange(communicator), settings_(settings), sum_(communicator, settings.wire) {}
 
-// Indices, then values, to a multiple of 4 bytes.
-std::int64_t TopkExchange::list_bytes(std::int64_t keep) const {
-  return keep * 4 + (keep * static_cast<std::int64_t>(size_of(settings_.wire.dtype)) + 3) / 4 * 4;
+std::int64_t topk_list_bytes(std::int64_t keep, DType dtype) {
+  return keep * 4 + (keep * static_cast<std::int64_t>(size_of(dtype)) + 3) / 4 * 4;
 }
 
 void TopkExchange::attach(Device& device, const std::vector<Parameter*>& parameters) {
@@ -53,8 +52,9 @@ void TopkExchange::begin_step(Device& device, const ExchangeStep& step) {
     entry.keep = chosen_entries(density_, count);
     if (form_ != Form::lists) {
       const bool in_place = sum_.travels_in_place(count);
-      entry.slot = sum_.announce(
-          in_place ? 0 : count, in_place ? std::vector<Tensor>{residuals_.parameter(index).gradient()} : std::vector<Tensor>{});
+      entry.slot =
+          sum_.announce(in_place ? 0 : count,
+                        in_place ? std::vector<Tensor>{residuals_.parameter(index).gradient()} : std::vector<Tensor>{});
       continue;
     }
     if (buckets_.empty() || buckets_.back().bytes >= settings_.wire.bucket_bytes)

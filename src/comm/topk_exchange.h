@@ -1,7 +1,7 @@
-// gradients.exchange = "topk": each rank sends the largest entries of its own gradient, residual included, as indices and
-// values, and keeps the rest (error feedback). Every rank gathers all lists and adds them: (P-1) · k · e bytes a rank, so
-// that it pays for few ranks or a very small density only. AdamW then sees zeros elsewhere; docs/radius.md says why that
-// breaks.
+// gradients.exchange = "topk": each rank sends the largest entries of its own gradient, residual included, as indices
+// and values, and keeps the rest (error feedback). Every rank gathers all lists and adds them: (P-1) · k · e bytes a
+// rank, so that it pays for few ranks or a very small density only. AdamW then sees zeros elsewhere; docs/radius.md
+// says why that breaks.
 //
 // The density falls from 1 to its value over gradients.warmup steps, exponentially, counted by the run's step. While it
 // falls, gradients are sent as the same sum in another form where that is fewer bytes: whole, with zeros.
@@ -14,13 +14,16 @@ namespace filigree {
 
 struct TopkSettings {
   double density = 0.01;
-  double start = 0.0;        // fraction of the steps; before it dense
-  std::int64_t warmup = 0;   // steps
-  WireOptions wire;          // of values; indices are int32
+  double start = 0.0;       // fraction of the steps; before it dense
+  std::int64_t warmup = 0;  // steps
+  WireOptions wire;         // of values; indices are int32
 };
 
 // Of the step-th step after the start: max(c^(step + 1), density), c = density^(1 / (warmup + 1)).
 double topk_density(const TopkSettings& settings, std::int64_t step);
+
+// Of a list of `keep` entries: indices, then values to a multiple of 4 bytes.
+std::int64_t topk_list_bytes(std::int64_t keep, DType dtype);
 
 class TopkExchange final : public GradientExchange {
  public:
@@ -51,7 +54,7 @@ class TopkExchange final : public GradientExchange {
     std::int64_t first = 0;          // bytes of the lists before
     Pending pending;
   };
-  std::int64_t list_bytes(std::int64_t keep) const;
+  std::int64_t list_bytes(std::int64_t keep) const { return topk_list_bytes(keep, settings_.wire.dtype); }
   void send(Device& device, Bucket& bucket);
   void add_lists(Device& device, const Bucket& bucket);
   void choose(Device& device, std::size_t index);

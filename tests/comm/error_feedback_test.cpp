@@ -21,11 +21,11 @@ MakeExchange dense() {
 }
 MakeExchange topk(double density, std::int64_t warmup = 0, double start = 0.0, DType wire = DType::f32) {
   return [=](Communicator& communicator) {
-    return std::make_unique<TopkExchange>(
-        communicator, TopkSettings{.density = density,
-                                   .start = start,
-                                   .warmup = warmup,
-                                   .wire = {.dtype = wire, .bucket_bytes = kWire.bucket_bytes}});
+    return std::make_unique<TopkExchange>(communicator,
+                                          TopkSettings{.density = density,
+                                                       .start = start,
+                                                       .warmup = warmup,
+                                                       .wire = {.dtype = wire, .bucket_bytes = kWire.bucket_bytes}});
   };
 }
 MakeExchange randomk(double density, double start = 0.0) {
@@ -130,15 +130,16 @@ TEST(Randomk, SendsKEntriesOfATensorAndOthersAtEachStep) {
     if (shape.shape.count() > 0) sent += chosen_entries(0.3, shape.shape.count());
   Traffic traffic;
   std::vector<std::set<std::size_t>> chosen;
-  train_toy(2, {.steps = 3, .beta1 = 0.0f}, randomk(0.3),
-            [&](Toy& toy, GradientExchange&, Communicator& communicator, std::int64_t) {
-              if (!communicator.is_first()) return;
-              chosen.emplace_back();
-              const std::vector<float> m = toy.on_host(toy.all[0]->m());
-              for (std::size_t i = 0; i < m.size(); ++i)
-                if (m[i] != 0.0f) chosen.back().insert(i);
-            },
-            &traffic);
+  train_toy(
+      2, {.steps = 3, .beta1 = 0.0f}, randomk(0.3),
+      [&](Toy& toy, GradientExchange&, Communicator& communicator, std::int64_t) {
+        if (!communicator.is_first()) return;
+        chosen.emplace_back();
+        const std::vector<float> m = toy.on_host(toy.all[0]->m());
+        for (std::size_t i = 0; i < m.size(); ++i)
+          if (m[i] != 0.0f) chosen.back().insert(i);
+      },
+      &traffic);
   EXPECT_EQ(traffic.payload, 3 * 4 * sent);
   EXPECT_NEAR(static_cast<double>(chosen[0].size()), 0.3 * 257 * 256, 5.0);  // a sum may be 0
   EXPECT_NE(chosen[0], chosen[1]);

@@ -42,7 +42,8 @@ ExchangeBytes exchange_bytes(const Config& config, const std::vector<TensorSize>
     } else if (gradients.exchange == "randomk") {
       bytes.ordinary.summed += value * keep;
     } else if (gradients.exchange == "topk") {
-      bytes.ordinary.gathered += static_cast<double>(topk_list_bytes(static_cast<std::int64_t>(keep), gradients.wire_dtype));
+      bytes.ordinary.gathered +=
+          static_cast<double>(topk_list_bytes(static_cast<std::int64_t>(keep), gradients.wire_dtype));
     } else {
       const double factors = static_cast<double>(gradients.rank * (tensor.rows + tensor.columns));
       const bool factored = tensor.rows > 0 && factors < static_cast<double>(tensor.count);

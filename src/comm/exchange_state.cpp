@@ -42,15 +42,16 @@ void Residuals::attach(Device& device, const std::vector<Parameter*>& parameters
   }
 }
 
-void Residuals::begin_step(Device& device, Communicator& communicator) {
+bool Residuals::begin_step(Device& device, Communicator& communicator) {
   next_ = 0;
-  if (stepping_) {
-    std::vector<Tensor> all;
-    for (const Entry& entry : entries_) all.push_back(entry.residual);
-    if (!std::isfinite(communicator.sum(sum_of_squares(device, all))))
-      for (const Tensor& residual : all) fill(device, residual, 0.0f);
-  }
+  const bool skipped = stepping_;
   stepping_ = true;
+  if (!skipped) return false;
+  std::vector<Tensor> all;
+  for (const Entry& entry : entries_) all.push_back(entry.residual);
+  if (std::isfinite(communicator.sum(sum_of_squares(device, all)))) return false;
+  for (const Tensor& residual : all) fill(device, residual, 0.0f);
+  return true;
 }
 
 std::size_t Residuals::ready(const Parameter& parameter) {

@@ -31,8 +31,8 @@ class Residuals {
   const Tensor& residual(std::size_t index) const { return entries_[index].residual; }
 
   // At the beginning of a step. After one that was left out because a number was not finite, residuals that have taken
-  // it up are emptied on all ranks: they would pass it on.
-  void begin_step(Device& device, Communicator& communicator);
+  // it up are emptied on all ranks: they would pass it on. Returns whether that was so.
+  bool begin_step(Device& device, Communicator& communicator);
   // The entry whose gradient is ready, which must be the next one.
   std::size_t ready(const Parameter& parameter);
   void finish() const { require(next_ == entries_.size(), "a parameter's gradient was never ready"); }

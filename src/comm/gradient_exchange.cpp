@@ -1,6 +1,7 @@
 #include "comm/gradient_exchange.h"
 
 #include "comm/dense_exchange.h"
+#include "comm/powersgd_exchange.h"
 #include "comm/radius_exchange.h"
 #include "comm/randomk_exchange.h"
 #include "comm/topk_exchange.h"
@@ -33,7 +34,12 @@ std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, C
     return std::make_unique<RandomkExchange>(
         communicator,
         RandomkSettings{.density = gradients.density, .start = gradients.start, .seed = config.run.seed, .wire = wire});
-  require(config.gradients.exchange == "dense", "there is no such exchange: " + config.gradients.exchange);
+  if (gradients.exchange == "powersgd")
+    return std::make_unique<PowerSgdExchange>(
+        communicator,
+        PowerSgdSettings{
+            .rank = gradients.rank, .start = gradients.start, .seed = config.run.seed, .bucket_bytes = bucket});
+  require(gradients.exchange == "dense", "there is no such exchange: " + gradients.exchange);
   return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket);
 }
 

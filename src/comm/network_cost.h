@@ -1,9 +1,10 @@
-// How long an exchange takes on a network: the alpha-beta model. Pure functions of plain numbers. B is what a ring can use
-// of a node's network in one direction, P ranks on N = P / g nodes of g, S bytes:
+// How long an exchange takes on a network: the alpha-beta model. Pure functions of plain numbers. B is what a ring can
+// use of a node's network in one direction, P ranks on N = P / g nodes of g, S bytes:
 //
 //   ring all-reduce    L_r + 2 (P-1)/P · S/B          L_r = 8.4 us + (2 (P-1) - 2 (N-1)) · h + 2 (N-1) · 14 us
 //   tree all-reduce    L_t + 2 · S / (0.92 · 0.85 B)  L_t = 8.4 us + 2 ((g-1) · 4 us + log2 N · 14 us)
-//   all-gather         L_g + (P-1) · S/B              L_g = 8.4 us + ((P-1) - (N-1)) · 6 us + (N-1) · 14 us, S of a rank
+//   all-gather         L_g + (P-1) · S/B              L_g = 8.4 us + ((P-1) - (N-1)) · 6 us + (N-1) · 14 us, S of a
+//   rank
 //
 // h is 6 us where there are several nodes and 3.4 us within one: the defaults of NCCL 2.30's tuner, protocol Simple. No
 // contention, congestion or jitter is in it; docs/radius.md has its error where it was measured.

@@ -1,8 +1,9 @@
-// topk and randomk: exchanges that keep what they did not send.
+// topk, randomk and powersgd: exchanges that keep what they did not send.
 #include <numeric>
 #include <set>
 
 #include "comm/dense_exchange.h"
+#include "comm/powersgd_exchange.h"
 #include "comm/randomk_exchange.h"
 #include "comm/topk_exchange.h"
 #include "toy_training.h"
@@ -35,10 +36,17 @@ MakeExchange randomk(double density, double start = 0.0) {
   };
 }
 
+MakeExchange powersgd(std::int64_t rank, double start = 0.0) {
+  return [=](Communicator& communicator) {
+    return std::make_unique<PowerSgdExchange>(
+        communicator, PowerSgdSettings{.rank = rank, .start = start, .seed = 3, .bucket_bytes = kWire.bucket_bytes});
+  };
+}
+
 TEST(ErrorFeedback, OfDensityOneIsDense) {
   for (const int ranks : {1, 2, 4}) {
     const auto expected = train_toy(ranks, {.steps = 5, .clip = 0.5}, dense());
-    for (const MakeExchange& make : {topk(1.0), topk(0.1, 0, 1.0), randomk(1.0), randomk(0.1, 1.0)})
+    for (const MakeExchange& make : {topk(1.0), topk(0.1, 0, 1.0), randomk(1.0), randomk(0.1, 1.0), powersgd(4, 1.0)})
       EXPECT_TRUE(train_toy(ranks, {.steps = 5, .clip = 0.5}, make) == expected) << ranks;
   }
 }
@@ -47,7 +55,8 @@ TEST(ErrorFeedback, OfDensityOneIsDense) {
 TEST(ErrorFeedback, WhatWasSentAndWhatWaitsIsTheSumOfGradients) {
   const ToySettings toy = {.steps = 9, .beta1 = 0.0f};
   for (const int ranks : {1, 2, 4})
-    for (const MakeExchange& make : {topk(0.05), topk(0.05, 4), topk(0.1, 0, 0.4), randomk(0.3), randomk(0.3, 0.4)}) {
+    for (const MakeExchange& make :
+         {topk(0.05), topk(0.05, 4), topk(0.1, 0, 0.4), randomk(0.3), randomk(0.3, 0.4), powersgd(2)}) {
       std::vector<std::vector<double>> seen(toy_shapes().size());
       ToyCheckpoint checkpoint;
       train_toy(ranks, toy, make,
@@ -148,7 +157,7 @@ TEST(Randomk, SendsKEntriesOfATensorAndOthersAtEachStep) {
 
 TEST(ErrorFeedback, ResumesWithEqualBits) {
   const ToySettings toy = {.steps = 8};
-  for (const MakeExchange& make : {topk(0.05, 3), randomk(0.3)}) {
+  for (const MakeExchange& make : {topk(0.05, 3), randomk(0.3), powersgd(2)}) {
     const auto expected = train_toy(2, toy, make);
     ToyCheckpoint checkpoint;
     std::vector<std::vector<float>> state;
@@ -171,7 +180,7 @@ TEST(ErrorFeedback, ResumesWithEqualBits) {
 }
 
 TEST(ErrorFeedback, ASkippedStepDoesNotSpoilTheResidual) {
-  for (const MakeExchange& make : {topk(0.05), randomk(0.3)})
+  for (const MakeExchange& make : {topk(0.05), randomk(0.3), powersgd(2)})
     run_virtual_ranks(2, [&](Communicator& communicator) {
       ToySettings toy = {.steps = 6};
       toy.gradient = [](std::int64_t step, int rank, std::size_t tensor, std::int64_t i) {
@@ -185,6 +194,55 @@ TEST(ErrorFeedback, ASkippedStepDoesNotSpoilTheResidual) {
         ASSERT_EQ(std::isfinite(trained.norm), step != 2) << step;
       }
     });
+}
+
+TEST(PowerSgd, OrthogonalizesColumns) {
+  const Random random(1, RandomPurpose::test);
+  std::vector<float> matrix;
+  for (std::uint64_t i = 0; i < 40; ++i) matrix.push_back(random.normal(i));
+  for (std::size_t row = 0; row < 10; ++row) matrix[row * 4 + 3] = 2.0f * matrix[row * 4 + 1] - matrix[row * 4];
+  orthogonalize(matrix, 10, 4);
+  for (std::size_t a = 0; a < 4; ++a)
+    for (std::size_t b = 0; b < 4; ++b) {
+      double product = 0.0;
+      for (std::size_t row = 0; row < 10; ++row)
+        product += static_cast<double>(matrix[row * 4 + a]) * static_cast<double>(matrix[row * 4 + b]);
+      EXPECT_NEAR(product, a == b && a < 3 ? 1.0 : 0.0, 1e-6) << a << " " << b;  // the last depends on the others
+    }
+}
+
+// A gradient of rank 1, the same on all ranks, is sent exactly once its direction is known.
+TEST(PowerSgd, SendsWhatHasItsRankExactly) {
+  ToySettings toy = {.steps = 3, .beta1 = 0.0f};
+  toy.gradient = [](std::int64_t, int rank, std::size_t, std::int64_t i) {
+    return static_cast<float>((1 + rank) * (1 + i / 256 % 7) * (1 + i % 256 % 5)) * 1e-3f;
+  };
+  Traffic traffic;
+  std::vector<float> seen;
+  train_toy(
+      2, toy, powersgd(1),
+      [&](Toy& trained, GradientExchange&, Communicator& communicator, std::int64_t) {
+        if (communicator.is_first()) seen = trained.on_host(trained.all[0]->m());
+      },
+      &traffic);
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    ASSERT_NEAR(seen[i], 3e-3 * static_cast<double>((1 + i / 256 % 7) * (1 + i % 256 % 5)), 1e-5) << i;
+  std::int64_t values = 257 + 1;
+  for (const auto& [rows, columns] : {std::pair{257, 256}, {41, 25}, {4, 8}}) values += rows + columns;
+  EXPECT_EQ(traffic.payload, 3 * 4 * values);
+}
+
+TEST(PowerSgd, RefusesCompressedWeights) {
+  const auto device = Device::cpu(1);
+  Parameter compressed(*device, {.name = "blocks.0.mlp.up.weight.values", .shape = {8, 4}}, Mode::training);
+  SingleRank communicator;
+  PowerSgdExchange exchange(communicator, {});
+  try {
+    exchange.attach(*device, {&compressed});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("is stored compressed"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

@@ -78,18 +78,27 @@ TEST(NetworkCost, PredictsWhatWasMeasuredOnAShapedNetwork) {
     std::array<double, 6> predicted, measured;  // fp32, bf16, d = 0.4, gathered, d = 0.1, gathered
     double error;                               // of the prediction, at most
   };
-  for (const Measured& row :
-       {Measured{4, 0.956 * 25e6, {.5024, .2514, .2012, .8033, .0507, .2010}, {.5024, .2498, .2055, .8086, .0523, .1975}, .04},
-        Measured{4, 0.92 * 125e6, {.1048, .0526, .0422, .1672, .0109, .0420}, {.1048, .0531, .0443, .1793, .0104, .0461}, .1},
-        Measured{8, 0.958 * 25e6, {.5859, .2935, .2350, 1.872, .0596, .468}, {.5859, .2911, .2311, 1.896, .0628, .527}, .13}}) {
+  for (const Measured& row : {Measured{4,
+                                       0.956 * 25e6,
+                                       {.5024, .2514, .2012, .8033, .0507, .2010},
+                                       {.5024, .2498, .2055, .8086, .0523, .1975},
+                                       .04},
+                              Measured{4,
+                                       0.92 * 125e6,
+                                       {.1048, .0526, .0422, .1672, .0109, .0420},
+                                       {.1048, .0531, .0443, .1793, .0104, .0461},
+                                       .1},
+                              Measured{8,
+                                       0.958 * 25e6,
+                                       {.5859, .2935, .2350, 1.872, .0596, .468},
+                                       {.5859, .2911, .2311, 1.896, .0628, .527},
+                                       .13}}) {
     const Network shaped = network(row.rate);
     const double n = 2e6;
-    const std::array<double, 6> found = {all_reduce_seconds(shaped, row.ranks, 4 * n),
-                                         all_reduce_seconds(shaped, row.ranks, 2 * n),
-                                         all_reduce_seconds(shaped, row.ranks, 0.4 * 4 * n),
-                                         all_gather_seconds(shaped, row.ranks, 0.4 * 8 * n),
-                                         all_reduce_seconds(shaped, row.ranks, 0.1 * 4 * n),
-                                         all_gather_seconds(shaped, row.ranks, 0.1 * 8 * n)};
+    const std::array<double, 6> found = {
+        all_reduce_seconds(shaped, row.ranks, 4 * n),       all_reduce_seconds(shaped, row.ranks, 2 * n),
+        all_reduce_seconds(shaped, row.ranks, 0.4 * 4 * n), all_gather_seconds(shaped, row.ranks, 0.4 * 8 * n),
+        all_reduce_seconds(shaped, row.ranks, 0.1 * 4 * n), all_gather_seconds(shaped, row.ranks, 0.1 * 8 * n)};
     for (std::size_t i = 0; i < found.size(); ++i) {
       EXPECT_NEAR(found[i], row.predicted[i], 5e-3 * row.predicted[i] + 5e-5) << row.ranks << " " << i;
       EXPECT_NEAR(found[i], row.measured[i], row.error * row.measured[i]) << row.ranks << " " << i;
@@ -113,8 +122,8 @@ TEST(NetworkCost, SaysWhatThePaperMeasured) {
                                      radius_seconds(network, 64, 0.4 * 4 * values, 4 * values, 200), false);
   EXPECT_NEAR(dense, 1.854, 0.02);
   EXPECT_NEAR(radius, 1.49, 0.02);
-  EXPECT_NEAR(1.0 - radius / dense, 0.20, 0.01);                        // of a step's time; the paper says 21 %
-  EXPECT_NEAR(1.0 / (0.2 + 0.8 * radius / dense), 1.19, 0.01);          // speed-up over all; the paper's 19 %
+  EXPECT_NEAR(1.0 - radius / dense, 0.20, 0.01);                // of a step's time; the paper says 21 %
+  EXPECT_NEAR(1.0 / (0.2 + 0.8 * radius / dense), 1.19, 0.01);  // speed-up over all; the paper's 19 %
   // Overlapped bf16 hides nearly all that Radius would save.
   const double bf16 = step_seconds({.compute = 0.75}, all_reduce_seconds(network, 64, 2 * values), true);
   EXPECT_LT(bf16, radius);
@@ -123,8 +132,8 @@ TEST(NetworkCost, SaysWhatThePaperMeasured) {
 TEST(NetworkCost, HidesAnExchangeBehindTheBackwardPass) {
   const StepCost cost = {.compute = 3.0, .overhead = 0.5, .first_bucket = 0.25};
   EXPECT_DOUBLE_EQ(step_seconds(cost, 1.0, false), 4.5);
-  EXPECT_DOUBLE_EQ(step_seconds(cost, 1.0, true), 3.5);   // 0.5 + 1 within 2
-  EXPECT_DOUBLE_EQ(step_seconds(cost, 4.0, true), 6.0);   // 1 + 0.5 + 0.5 + 4
+  EXPECT_DOUBLE_EQ(step_seconds(cost, 1.0, true), 3.5);  // 0.5 + 1 within 2
+  EXPECT_DOUBLE_EQ(step_seconds(cost, 4.0, true), 6.0);  // 1 + 0.5 + 0.5 + 4
 }
 
 TEST(NetworkCost, NamesItsNetworks) {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <ostream>
@@ -9,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/agreement.h"
+#include "comm/join.h"
 #include "comm/virtual_ranks.h"
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -35,7 +38,8 @@ std::unique_ptr<Trainer> make_trainer(const Options& options, const Config& conf
 
 TrainOutcome train(const Options& options, const Config& config, Console& console) {
   const std::unique_ptr<Trainer> trainer = make_trainer(options, config, console);
-  set_interrupt_notice("\nfinishing the step and writing a checkpoint; a second signal stops at once\n");
+  if (!options.train.ranks || options.train.ranks->is_first())
+    set_interrupt_notice("\nfinishing the step and writing a checkpoint; a second signal stops at once\n");
   return trainer->run();
 }
 
@@ -59,13 +63,48 @@ TrainOutcome train_virtual_ranks(const Options& options, const Config& config, C
   return outcome;
 }
 
+// A mistake in the file is the same on all ranks: the first says it, and its end is the end of the others. One that
+// only another rank sees, for want of the file, is said by that one.
+Config read_config_of_rank(const Options& options, const Launch& launch) {
+  try {
+    return read_config(options.config, options.overrides);
+  } catch (const UserError& error) {
+    if (launch.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (launch.rank > 0 && interrupt_requested()) throw FailedElsewhere(2, error.what());
+    throw;
+  }
+}
+
+TrainOutcome train_launched_ranks(const Options& options, const Launch& launch, Console& console) {
+  const Config config = read_config_of_rank(options, launch);
+  require_user(config.distributed.virtual_ranks == 1,
+               "distributed.virtual_ranks: found " + std::to_string(config.distributed.virtual_ranks) + ", but " +
+                   launch.launcher + " started " + std::to_string(launch.size) + " ranks; expected 1");
+  Options each = options;
+  each.train.local_rank = launch.local_rank;
+  each.train.threads = threads_of_rank(launch.local_size);
+  const std::unique_ptr<Communicator> ranks = join_ranks(launch, config);
+  try {
+    return train_as(*ranks, each, config, console);
+  } catch (...) {
+    ranks->give_up();
+    throw;
+  }
+}
+
 void run(const Options& options) {
   Console console = Console::standard_output();
-  const Config config = read_config(options.config, options.overrides);
-  const TrainOutcome outcome = config.distributed.virtual_ranks > 1 ? train_virtual_ranks(options, config, console)
-                                                                    : train(options, config, console);
+  const Launch launch = launch_from_environment();
+  TrainOutcome outcome{};
+  if (launch.size > 1) {
+    outcome = train_launched_ranks(options, launch, console);
+  } else {
+    const Config config = read_config(options.config, options.overrides);
+    outcome = config.distributed.virtual_ranks > 1 ? train_virtual_ranks(options, config, console)
+                                                   : train(options, config, console);
+  }
   if (outcome != TrainOutcome::interrupted) return;
-  console.note("go on with --resume");
+  if (launch.rank == 0) console.note("go on with --resume");
   throw CLI::RuntimeError(3);
 }
 

@@ -1,8 +1,8 @@
 // gradients.exchange = "powersgd" (Vogels et al., NeurIPS 2019): a matrix's gradient, residual included, is sent as the
 // product of two thin ones, by one step of a power iteration that goes on from the last step's.
 //
-//   M (R, C) = gradient + residual     P (R, q) = sum over ranks of M · Q     P orthogonalised     Q (C, q) = sum of Mᵀ · P
-//   gradient = P · Qᵀ, the same on all ranks                residual = M - gradient / ranks
+//   M (R, C) = gradient + residual     P (R, q) = sum over ranks of M · Q     P orthogonalised     Q (C, q) = sum of Mᵀ
+//   · P gradient = P · Qᵀ, the same on all ranks                residual = M - gradient / ranks
 //
 // q · (R + C) values a matrix travel, in fp32; everything that is no matrix, or smaller than that, is sent whole. It
 // needs matrices: the gradient of compressed weights has none of their rows, and is refused.
@@ -53,7 +53,7 @@ class PowerSgdExchange final : public GradientExchange {
   Residuals residuals_;
   std::vector<Entry> entries_;  // as residuals_ has them
   std::vector<std::string> names_;
-  bool dense_ = true;           // this step
+  bool dense_ = true;  // this step
 };
 
 }  // namespace filigree

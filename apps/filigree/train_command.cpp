@@ -18,6 +18,7 @@
 #include "io/config_reference.h"
 #include "key_places.h"
 #include "train/trainer.h"
+#include "version.h"
 
 namespace filigree {
 namespace {
@@ -83,7 +84,8 @@ TrainOutcome train_launched_ranks(const Options& options, const Launch& launch, 
   Options each = options;
   each.train.local_rank = launch.local_rank;
   each.train.threads = threads_of_rank(launch.local_size);
-  const std::unique_ptr<Communicator> ranks = join_ranks(launch, config);
+  const std::unique_ptr<Communicator> ranks =
+      join_ranks(launch, config, std::string(build::kVersion) + " (" + std::string(build::kCommit) + ")");
   try {
     return train_as(*ranks, each, config, console);
   } catch (...) {

@@ -6,16 +6,25 @@
 #include <algorithm>
 
 #include "comm/mpi_communicator.h"
+#include "comm/nccl_communicator.h"
+#include "comm/tcp_control.h"
 #include "core/cuda_runtime.h"
 
 namespace filigree {
 
-std::unique_ptr<Communicator> join_ranks(const Launch& launch, const Config& config) {
+std::unique_ptr<Communicator> join_ranks(const Launch& launch, const Config& config, const std::string& version) {
   const std::chrono::duration<double> timeout(config.distributed.timeout);
-  require_user(launch.way == Launch::Way::mpi,
-               launch.launcher + " started " + std::to_string(launch.size) +
-                   " ranks without MPI, which is needed on processors; use mpirun, or srun --mpi=pmix");
-  return std::make_unique<MpiCommunicator>(launch.size, timeout);
+  const std::string& device = config.run.device;
+  const bool gpu = device == "cuda" || (device == "auto" && cuda::unusable().empty());
+  if (!gpu) {
+    require_user(launch.way == Launch::Way::mpi,
+                 launch.launcher + " started " + std::to_string(launch.size) +
+                     " ranks without MPI, which is needed on processors; use mpirun, or srun --mpi=pmix");
+    return std::make_unique<MpiCommunicator>(launch.size, timeout);
+  }
+  require_user(nccl_refusal().empty(), "several ranks on GPUs: " + nccl_refusal());
+  if (launch.way == Launch::Way::mpi) return make_nccl_communicator(std::make_unique<MpiControl>(launch.size, timeout));
+  return make_nccl_communicator(make_tcp_control(launch, timeout, version));
 }
 
 int threads_of_rank(int ranks_here) {

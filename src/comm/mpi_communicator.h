@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/communicator.h"
+#include "comm/control.h"
 #include "comm/mpi_engine.h"
 
 namespace filigree {
@@ -31,6 +32,20 @@ class MpiCommunicator final : public Communicator {
     return engine_.broadcast(array, root);
   }
   void wait(Device&, std::uint64_t ticket) override { engine_.wait(ticket); }
+
+ private:
+  MpiEngine engine_;
+};
+
+// Values of the host over MPI, where GPUs have another way for arrays.
+class MpiControl final : public Control {
+ public:
+  MpiControl(int size, std::chrono::duration<double> timeout) : engine_(size, timeout) {}
+
+  int rank() const override { return engine_.rank(); }
+  int size() const override { return engine_.size(); }
+  std::vector<std::string> all_gather(std::string_view text) override { return engine_.all_gather(text); }
+  void give_up() noexcept override { engine_.give_up(); }
 
  private:
   MpiEngine engine_;

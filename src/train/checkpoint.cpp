@@ -62,9 +62,21 @@ Seal seal_of(const fs::path& file) {
   return {mapped.bytes().size(), crc32c(mapped.bytes().data(), mapped.bytes().size())};
 }
 
+// All arrays of a checkpoint, in the order of their names.
+std::vector<std::string> sealed_files(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    const auto rank = [](const std::string& name) { return std::find(std::begin(kFiles), std::end(kFiles), name); };
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a < b;
+  });
+  return names;
+}
+
 std::string state_json(const CheckpointState& state, const fs::path& folder) {
   Json files;
-  for (const char* name : kFiles) {
+  for (const std::string& name : sealed_files(folder)) {
     const Seal seal = seal_of(folder / name);
     files[name] = {{"bytes", seal.bytes}, {"crc32c", seal.checksum}};
   }
@@ -131,7 +143,8 @@ void remove_old_checkpoints(const fs::path& run, std::int64_t keep) {
 }
 
 void write_checkpoint(const fs::path& folder, const Device& device, const Transformer& model,
-                      const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer) {
+                      const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer,
+                      const std::function<void(const fs::path&)>& more) {
   fs::create_directories(folder.parent_path());
   AtomicFolder target(folder);
   {
@@ -143,6 +156,7 @@ void write_checkpoint(const fs::path& folder, const Device& device, const Transf
     values.finish();
     optimizer.finish();
   }
+  if (more) more(target.temporary());
   write_file_atomically(target.temporary() / "config.toml", config_toml);
   if (!tokenizer.empty()) write_file_atomically(target.temporary() / "tokenizer.model", tokenizer);
   write_file_atomically(target.temporary() / "state.json", state_json(state, target.temporary()));
@@ -177,8 +191,8 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
     if (json.contains("data"))
       for (const auto& [split, print] : json.at("data").items())
         state_.data[split] = {print.at("tokens").get<std::int64_t>(), print.at("crc32c").get<std::uint32_t>()};
-    for (const char* name : kFiles) {
-      const Json& expected = json.at("files").at(name);
+    for (const char* name : kFiles) json.at("files").at(name);
+    for (const auto& [name, expected] : json.at("files").items()) {
       if (!fs::exists(folder / name)) throw damaged(folder / name, "missing");
       const Seal seal = seal_of(folder / name);
       if (seal.bytes != expected.at("bytes").get<std::uint64_t>())

@@ -3,6 +3,7 @@
 //   checkpoints/step-NNNNNNNN/
 //     model.safetensors       values in the run's precision, masks; enough to evaluate, generate, export
 //     optimizer.safetensors   masters, moments, and whatever else an exact resume needs
+//     exchange.safetensors    what an exchange of gradients keeps (exchange_state.h); only where it keeps something
 //     state.json              format version, step, phase, kernel choices, which data, checksums of the other files
 //     config.toml             the run's resolved configuration
 //     tokenizer.model         the tokenizer, when the run has one
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,9 +49,11 @@ void remove_unfinished_checkpoints(const std::filesystem::path& run);
 void remove_old_checkpoints(const std::filesystem::path& run, std::int64_t keep);
 
 // Written to a temporary folder, flushed, renamed. Throws Error, leaving nothing, when anything fails (a full disk).
-// `tokenizer` is its serialized form; "" when there is none.
+// `tokenizer` is its serialized form; "" when there is none. `more`, where there is one, writes further safetensors
+// files into the folder that it is given.
 void write_checkpoint(const std::filesystem::path& folder, const Device& device, const Transformer& model,
-                      const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer);
+                      const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer,
+                      const std::function<void(const std::filesystem::path&)>& more = {});
 
 // A checkpoint opened for reading: its state is parsed and its files' lengths and checksums verified. Throws UserError
 // naming the file when something is missing, damaged or of another format version.

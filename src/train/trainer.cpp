@@ -19,6 +19,7 @@
 #include "optim/schedule.h"
 #include "report/html_report.h"
 #include "train/environment.h"
+#include "train/exchange_state.h"
 #include "train/model_loading.h"
 #include "train/resumption.h"
 #include "train/summary.h"
@@ -276,7 +277,11 @@ void Trainer::evaluate(std::int64_t step) {
 }
 
 void Trainer::save_checkpoint(std::int64_t step) {
-  if (!ranks_.is_first()) return;
+  const auto save_exchange_into = [&](const fs::path& into) {
+    if (exchange_) save_exchange(*exchange_, ranks_, *device_, into);
+    reported_ = ranks_.traffic();
+  };
+  if (!ranks_.is_first()) return save_exchange_into({});
   // First, so that no checkpoint is ahead of them after a power cut.
   metrics_->flush_to_disk();
   evaluations_->flush_to_disk();
@@ -293,7 +298,7 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .data = fingerprints()};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
   write_checkpoint(checkpoint_path(run_, step), *device_, *model_, state, write_config(config_),
-                   data_.tokenizer ? data_.tokenizer->serialize() : "");
+                   data_.tokenizer ? data_.tokenizer->serialize() : "", save_exchange_into);
   remove_old_checkpoints(run_, config_.checkpoint.keep);
 }
 

@@ -74,7 +74,7 @@ class Trainer {
   void require_sparse() const;
   void plan_products();
   // Gradients go through an exchange where there are several ranks, or one that keeps gradients back.
-  void open_exchange();
+  void open_exchange(const std::filesystem::path& checkpoint);  // to go on from; empty: none
   void change_phase(std::int64_t step);
   void train_step(std::int64_t step);
   double run_batches(std::int64_t step, std::int64_t targets);  // this rank's sum of losses

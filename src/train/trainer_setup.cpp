@@ -10,6 +10,7 @@
 #include "io/model_presets.h"
 #include "optim/schedule.h"
 #include "train/environment.h"
+#include "train/exchange_state.h"
 #include "train/model_loading.h"
 #include "train/rank_agreement.h"
 #include "train/resumption.h"
@@ -83,7 +84,7 @@ void Trainer::open_run(bool resume_wanted) {
                              .all = sequences_});
   });
   plan_products();
-  open_exchange();
+  open_exchange(checkpoint ? checkpoint->folder() : fs::path());
   together(ranks_, [&] {
     require_sparse();
     if (interrupt_requested())
@@ -259,11 +260,12 @@ void Trainer::plan_products() {
   });
 }
 
-void Trainer::open_exchange() {
+void Trainer::open_exchange(const fs::path& checkpoint) {
   if (ranks_.size() == 1 && config_.gradients.exchange == "dense") return;
   together(ranks_, [&] {
     exchange_ = make_gradient_exchange(config_, ranks_);
     exchange_->attach(*device_, model_->parameters_as_they_get_ready());
+    if (!checkpoint.empty()) exchange_->load(*device_, ExchangeReader(checkpoint, ranks_));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include "bench_exchange.h"
 
 #include "benchmark/ceiling.h"
 #include "benchmark/infer_benchmark.h"
@@ -253,6 +254,8 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   infer->add_option("--prompt", options->prompt, "tokens of the prompt")->capture_default_str()->check(at_least(1));
   infer->add_option("--tokens", options->decoded, "tokens decoded a round")->capture_default_str()->check(at_least(1));
   infer->callback([options] { run_infer(*options); });
+
+  add_bench_exchange(*bench, options->command);
 
   bench->footer(
       "Example:\n  filigree bench step --model gpt2-124m --batch 4 --precision fp32 --json results.json\n"

@@ -13,6 +13,7 @@
 #include "eval_command.h"
 #include "generate_command.h"
 #include "inspect_command.h"
+#include "plan_command.h"
 #include "prepare_command.h"
 #include "report_command.h"
 #include "train_command.h"
@@ -72,6 +73,7 @@ int main(int argc, char** argv) {
   filigree::add_generate_command(program);
   filigree::add_inspect_command(program);
   filigree::add_bench_command(program, {argv, argv + argc});
+  filigree::add_plan_command(program);
   filigree::add_report_command(program);
   filigree::catch_interrupts();
   try {

@@ -75,6 +75,7 @@ void PowerSgdExchange::attach(Device& device, const std::vector<Parameter*>& par
 
 // Where the iteration begins: the same on all ranks.
 void PowerSgdExchange::draw(Device& device, std::size_t index) {
+  if (device.memory().is_plan()) return;
   fill_normal(device, entries_[index].q, Random(settings_.seed, RandomPurpose::exchange, fnv1a32(names_[index])), 1.0f);
 }
 

@@ -1,6 +1,6 @@
-// gradients.sparse_rows: the gradient of an untied embedding has values only in rows whose tokens the step has seen. They
-// are sent as a list of rows, which all ranks gather and add in the order of the ranks: exactly what a sum over all rows
-// gives. The other parameters are another exchange's.
+// gradients.sparse_rows: the gradient of an untied embedding has values only in rows whose tokens the step has seen.
+// They are sent as a list of rows, which all ranks gather and add in the order of the ranks: exactly what a sum over
+// all rows gives. The other parameters are another exchange's.
 //
 // A rank's list has room for as many rows as it has tokens in a step, so that its length is known without waiting:
 // (P-1) · rows · (4 + C · bytes of a value) bytes, against 2 (P-1)/P · V · C · bytes for the sum.
@@ -37,8 +37,8 @@ class RowSparseExchange final : public GradientExchange {
   std::string matrix_name_;
   std::int64_t rows_;
   DType wire_;
-  Parameter* matrix_ = nullptr;         // null where it is none of the parameters
-  OwnedTensor indices_, values_;        // of this rank
+  Parameter* matrix_ = nullptr;           // null where it is none of the parameters
+  OwnedTensor indices_, values_;          // of this rank
   OwnedTensor all_indices_, all_values_;  // of all ranks
   Pending pending_indices_, pending_values_;
 };

@@ -12,8 +12,8 @@
 
 namespace filigree {
 
-// Connects the ranks; waits for each other until the timeout. `version`: what both ends of a connection must have alike.
-// Throws UserError where nobody answers at the address, or it is somebody else.
+// Connects the ranks; waits for each other until the timeout. `version`: what both ends of a connection must have
+// alike. Throws UserError where nobody answers at the address, or it is somebody else.
 std::unique_ptr<Control> make_tcp_control(const Launch& launch, std::chrono::duration<double> timeout,
                                           const std::string& version);
 

@@ -50,7 +50,7 @@ TEST(Launch, OfMpirun) {
 }
 
 TEST(Launch, OfTorchrun) {
-  Variables variables = {{"RANK", "3"},       {"WORLD_SIZE", "4"},         {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
+  Variables variables = {{"RANK", "3"},         {"WORLD_SIZE", "4"},     {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
                          {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "29500"}};
   const Launch found = launched(variables);
   EXPECT_EQ(found.way, Launch::Way::address);
@@ -89,13 +89,11 @@ TEST(Launch, FirstHosts) {
 }
 
 TEST(Launch, WhatMakesNoSenseIsNamed) {
-  EXPECT_EQ(refusal({{"RANK", "4"},
-                     {"WORLD_SIZE", "4"},
-                     {"MASTER_ADDR", "n1"},
-                     {"MASTER_PORT", "1"}}),
+  EXPECT_EQ(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "1"}}),
             "the environment's RANK is \"4\"; expected a whole number from 0 to 3, as a launcher sets it");
-  EXPECT_EQ(refusal({{"WORLD_SIZE", "two"}}),
-            "the environment's WORLD_SIZE is \"two\"; expected a whole number from 1 to 1048576, as a launcher sets it");
+  EXPECT_EQ(
+      refusal({{"WORLD_SIZE", "two"}}),
+      "the environment's WORLD_SIZE is \"two\"; expected a whole number from 1 to 1048576, as a launcher sets it");
   EXPECT_EQ(refusal({{"WORLD_SIZE", "2"}}),
             "the environment has no RANK, but other variables of a launcher; start filigree with mpirun, srun or "
             "torchrun, or without any of them");

@@ -369,6 +369,50 @@ TEST(Radius, MeasuresShareAndSurvival) {
   EXPECT_LT(reports[4]["update_share.a.weight"], 1.0);
 }
 
+// How far an entry that is never chosen moves between two flushes, in units of the learning rate, from the steady state
+// of dense training (betas 0.9 and 0.999, interval 200): mean over flushes 11 to 30.
+double movement(Flush flush, const std::function<float(std::int64_t)>& gradient) {
+  SingleRank one;
+  const auto device = Device::cpu(1);
+  Parameter parameter(*device, {.name = "weight", .shape = {2}}, Mode::training);
+  RadiusSettings settings = faithful(0.5, 200, 0.0);
+  settings.flush = flush;
+  settings.score = Score::gradient;  // the first entry's is always the largest
+  settings.measure = false;
+  RadiusExchange exchange(one, settings);
+  exchange.attach(*device, {&parameter});
+  for (const Tensor& moment : {parameter.m(), parameter.v()}) std::fill_n(moment.as<float>(), 2, 1.0f);
+  float* const g = parameter.gradient().as<float>();
+  double before = 0.0;
+  for (std::int64_t step = 0; step < 30 * 200 + 200; ++step) {
+    g[0] = 1e4f;
+    g[1] = gradient(step);
+    if (step == 11 * 200) before = static_cast<double>(parameter.values().as<float>()[1]);
+    exchange.begin_step(*device, {.step = step, .steps = 1 << 20});
+    exchange.gradient_ready(*device, parameter);
+    exchange.finish(*device);
+    const ParameterUpdate update = {.parameter = &parameter,
+                                    .args = {.values = parameter.values(),
+                                             .master = parameter.values().as<float>(),
+                                             .gradient = g,
+                                             .m = parameter.m().as<float>(),
+                                             .v = parameter.v().as<float>(),
+                                             .count = 2,
+                                             .step = {.lr = 1e-4f},
+                                             .beta2 = 0.999f}};
+    exchange.update(*device, {&update, 1});
+  }
+  return (before - static_cast<double>(parameter.values().as<float>()[1])) / 1e-4 / 20.0;
+}
+
+TEST(Radius, FlushesMoveASteadyEntryAsTheirRulesSay) {
+  const auto constant = [](std::int64_t) { return 1.0f; };
+  EXPECT_NEAR(movement(Flush::sum, constant), 14.0, 1.0);  // under-trained: the flush spoils v
+  EXPECT_NEAR(movement(Flush::frozen_v, constant), 200.0, 3.0);
+  EXPECT_NEAR(movement(Flush::split, constant), 200.0, 3.0);
+  EXPECT_NEAR(movement(Flush::spread, constant), 200.0, 3.0);
+}
+
 TEST(Radius, KeepsAtLeastOneEntryOfATensor) {
   EXPECT_EQ(chosen_entries(0.4, 10), 4);
   EXPECT_EQ(chosen_entries(0.4, 1), 1);

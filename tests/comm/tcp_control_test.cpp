@@ -41,9 +41,9 @@ Launch launch_of(int rank, int size, int port) {
 
 // Runs body(control) on `size` processes; returns how they ended. Exit codes are those of the program, 9 that of a
 // failed expectation.
-std::vector<int> run_ranks(int size, std::chrono::duration<double> timeout,
-                           const std::function<bool(Control&)>& body,
-                           const std::function<std::string(int rank)>& version = [](int) { return "1"; }) {
+std::vector<int> run_ranks(
+    int size, std::chrono::duration<double> timeout, const std::function<bool(Control&)>& body,
+    const std::function<std::string(int rank)>& version = [](int) { return "1"; }) {
   const int port = free_port();
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {

@@ -18,8 +18,8 @@ __device__ __forceinline__ int lane_of_warp() {
 }
 
 __global__ __launch_bounds__(kThreads) void used_kernel(std::int32_t* __restrict__ used,
-                                                       const float* __restrict__ matrix, std::int64_t rows,
-                                                       std::int64_t columns) {
+                                                        const float* __restrict__ matrix, std::int64_t rows,
+                                                        std::int64_t columns) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;
   bool any = false;
@@ -31,7 +31,7 @@ __global__ __launch_bounds__(kThreads) void used_kernel(std::int32_t* __restrict
 
 // One block: the places of the used rows follow from a running sum.
 __global__ __launch_bounds__(1024) void list_kernel(std::int32_t* __restrict__ indices, std::int64_t capacity,
-                                                   const std::int32_t* __restrict__ used, std::int64_t rows) {
+                                                    const std::int32_t* __restrict__ used, std::int64_t rows) {
   __shared__ int sums[1024 / kWarp];
   std::int64_t done = 0;
   for (std::int64_t first = 0; first < rows; first += 1024) {
@@ -54,9 +54,9 @@ __global__ __launch_bounds__(1024) void list_kernel(std::int32_t* __restrict__ i
 
 template <typename T>
 __global__ __launch_bounds__(kThreads) void gather_kernel(T* __restrict__ values,
-                                                         const std::int32_t* __restrict__ indices,
-                                                         const float* __restrict__ matrix, std::int64_t capacity,
-                                                         std::int64_t columns) {
+                                                          const std::int32_t* __restrict__ indices,
+                                                          const float* __restrict__ matrix, std::int64_t capacity,
+                                                          std::int64_t columns) {
   const std::int64_t slot = row_of_warp();
   if (slot >= capacity) return;
   const std::int64_t row = indices[slot];
@@ -66,9 +66,9 @@ __global__ __launch_bounds__(kThreads) void gather_kernel(T* __restrict__ values
 
 template <typename T>
 __global__ __launch_bounds__(kThreads) void add_kernel(float* __restrict__ matrix,
-                                                      const std::int32_t* __restrict__ indices,
-                                                      const T* __restrict__ values, std::int64_t capacity,
-                                                      std::int64_t columns) {
+                                                       const std::int32_t* __restrict__ indices,
+                                                       const T* __restrict__ values, std::int64_t capacity,
+                                                       std::int64_t columns) {
   const std::int64_t slot = row_of_warp();
   if (slot >= capacity || indices[slot] < 0) return;
   const std::int64_t row = indices[slot];
@@ -82,7 +82,7 @@ void list_rows(Device& device, const Tensor& indices, const Tensor& matrix) {
   const std::int64_t rows = matrix.shape[0];
   auto* const used = static_cast<std::int32_t*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(rows) * 4));
   used_kernel<<<blocks_for(rows, kWarps), kThreads, 0, device.stream()>>>(used, matrix.as<float>(), rows,
-                                                                         matrix.shape[1]);
+                                                                          matrix.shape[1]);
   check_launch();
   list_kernel<<<1, 1024, 0, device.stream()>>>(indices.as<std::int32_t>(), indices.count(), used, rows);
   check_launch();
@@ -91,8 +91,7 @@ void list_rows(Device& device, const Tensor& indices, const Tensor& matrix) {
 void gather_rows(Device& device, const Tensor& values, const Tensor& indices, const Tensor& matrix) {
   with_device_type(values.dtype, [&]<typename T>() {
     gather_kernel<<<blocks_for(indices.count(), kWarps), kThreads, 0, device.stream()>>>(
-        static_cast<T*>(values.data), indices.as<std::int32_t>(), matrix.as<float>(), indices.count(),
-        matrix.shape[1]);
+        static_cast<T*>(values.data), indices.as<std::int32_t>(), matrix.as<float>(), indices.count(), matrix.shape[1]);
   });
   check_launch();
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include "bench_exchange.h"
 
 #include "benchmark/ceiling.h"
 #include "benchmark/infer_benchmark.h"
@@ -278,6 +279,8 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   memory->add_option("--model", options->models, "presets' names")->capture_default_str()->delimiter(',');
   memory->add_option("--vocab", options->vocab, "in place of the preset's")->check(at_least(1));
   memory->callback([options] { run_memory(*options); });
+
+  add_bench_exchange(*bench, options->command);
 
   bench->footer(
       "Example:\n  filigree bench step --model gpt2-124m --batch 4 --precision fp32 --json results.json\n"

@@ -11,6 +11,7 @@
 #include "data/training_data.h"
 #include "io/config_toml.h"
 #include "io/model_presets.h"
+#include "planned_vocab.h"
 #include "report/format.h"
 #include "train/model_loading.h"
 #include "train/summary.h"
@@ -24,18 +25,6 @@ struct Options {
   bool inference = false;
   bool json = false;
 };
-
-// Of a configuration that leaves it to the tokenizer: what training will take.
-std::int64_t planned_vocab(const DataConfig& data, const std::string& path) {
-  std::string reason = "the shards of data.train do not say what made them";
-  try {
-    if (const std::int64_t entries = tokenizer_entries(data); entries > 0) return padded_vocab(entries);
-  } catch (const UserError& error) {
-    reason = error.what();
-  }
-  throw UserError(path + ": model.vocab is not given, and the data does not tell it (" + reason +
-                  "); add --set model.vocab=NUMBER");
-}
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))

@@ -14,6 +14,7 @@
 #include "generate_command.h"
 #include "hub_commands.h"
 #include "inspect_command.h"
+#include "plan_command.h"
 #include "prepare_command.h"
 #include "report_command.h"
 #include "train_command.h"
@@ -75,6 +76,7 @@ int main(int argc, char** argv) {
   filigree::add_import_command(program);
   filigree::add_export_command(program);
   filigree::add_bench_command(program, {argv, argv + argc});
+  filigree::add_plan_command(program);
   filigree::add_report_command(program);
   filigree::catch_interrupts();
   try {

@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Better direction(const std::string& metric) {
-  if (metric.ends_with("_bytes")) return Better::quotient;
+  if (metric.ends_with("_bytes") || metric.ends_with("bytes_sent")) return Better::quotient;
   return metric.ends_with("_ms") || metric.ends_with("_s_per_step") || metric == "first_step_s" ? Better::smaller
                                                                                                 : Better::larger;
 }
@@ -107,6 +107,16 @@ ResultContext result_context(const Device& device, const std::vector<std::string
 
 int config_threads(const Device& device) {
   return device.is_cuda() ? 0 : device.threads();
+}
+
+std::optional<double> read_result(const std::filesystem::path& file, const ResultKey& key) {
+  require_user(std::filesystem::exists(file), file.string() + ": there is no such results file");
+  std::optional<double> found;
+  for (const Json& row : read_rows(file))
+    if (row.at("case") == key.name && row.at("method") == key.method && row.at("metric") == key.metric &&
+        row.at("config").value("precision", "") == key.precision)
+      found = row.at("median").get<double>();
+  return found;
 }
 
 void check_results_file(const std::filesystem::path& file) {

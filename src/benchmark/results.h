@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,13 @@ struct ResultContext {
   std::vector<std::pair<std::string, std::string>> libraries = {};  // name and version
 };
 ResultContext result_context(const Device& device, const std::vector<std::string>& command);
+
+// The median of a row of a results file: the newest that has all of this. Nothing where there is none; throws UserError
+// where the file is missing or is no results file.
+struct ResultKey {
+  std::string name, method, metric, precision;
+};
+std::optional<double> read_result(const std::filesystem::path& file, const ResultKey& key);
 
 // Throws UserError when write_results could not write there: the file exists and is no results file, or its folder is
 // missing or closed. To be called before the measurement; "" stands for no file and passes.

@@ -1,6 +1,13 @@
 #include "comm/gradient_exchange.h"
 
+#include <algorithm>
+
 #include "comm/dense_exchange.h"
+#include "comm/powersgd_exchange.h"
+#include "comm/radius_exchange.h"
+#include "comm/randomk_exchange.h"
+#include "comm/row_sparse_exchange.h"
+#include "comm/topk_exchange.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace filigree {
@@ -17,10 +24,46 @@ void GradientExchange::update(Device& device, std::span<const ParameterUpdate> u
   adamw(device, plain);
 }
 
-std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator) {
+namespace {
+
+std::unique_ptr<GradientExchange> named_exchange(const Config& config, Communicator& communicator) {
   const auto bucket = static_cast<std::int64_t>(config.distributed.bucket_mb * 0x1p20);
-  require(config.gradients.exchange == "dense", "there is no such exchange: " + config.gradients.exchange);
+  const GradientsConfig& gradients = config.gradients;
+  const WireOptions wire = {.dtype = gradients.wire_dtype, .bucket_bytes = bucket};
+  if (gradients.exchange == "radius") return std::make_unique<RadiusExchange>(communicator, radius_settings(config));
+  if (gradients.exchange == "topk")
+    return std::make_unique<TopkExchange>(
+        communicator,
+        TopkSettings{.density = gradients.density, .start = gradients.start, .warmup = gradients.warmup, .wire = wire});
+  if (gradients.exchange == "randomk")
+    return std::make_unique<RandomkExchange>(
+        communicator,
+        RandomkSettings{.density = gradients.density, .start = gradients.start, .seed = config.run.seed, .wire = wire});
+  if (gradients.exchange == "powersgd")
+    return std::make_unique<PowerSgdExchange>(
+        communicator,
+        PowerSgdSettings{
+            .rank = gradients.rank, .start = gradients.start, .seed = config.run.seed, .bucket_bytes = bucket});
+  require(gradients.exchange == "dense", "there is no such exchange: " + gradients.exchange);
   return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket);
+}
+
+// Rows of the embedding that a rank's tokens of a step can reach: sequences are shared out as evenly as can be.
+std::int64_t rows_of_a_rank(const Config& config, std::int64_t ranks) {
+  const std::int64_t sequences = config.train.batch_tokens / config.model.context;
+  return std::min((sequences + ranks - 1) / ranks * config.model.context, config.model.vocab);
+}
+
+}  // namespace
+
+std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator) {
+  std::unique_ptr<GradientExchange> exchange = named_exchange(config, communicator);
+  const ModelConfig& model = config.model;
+  if (!config.gradients.sparse_rows || model.tied || communicator.size() == 1) return exchange;
+  const std::int64_t rows = rows_of_a_rank(config, communicator.size());
+  if (!rows_pay(communicator.size(), rows, {model.vocab, model.width}, config.gradients.wire_dtype)) return exchange;
+  return std::make_unique<RowSparseExchange>(communicator, std::move(exchange), "embedding.tokens", rows,
+                                             config.gradients.wire_dtype);
 }
 
 }  // namespace filigree

@@ -27,6 +27,7 @@ enum class RandomPurpose : std::uint32_t {
   sampling = 5,
   benchmark = 6,
   test = 7,
+  exchange = 8,
 };
 
 class Random {

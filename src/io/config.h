@@ -106,8 +106,24 @@ struct AdaptersConfig {
 
 // What travels between ranks, and how.
 struct GradientsConfig {
-  std::string exchange = "dense";
-  DType wire_dtype = DType::f32;  // of dense gradients on the wire: fp32 | bf16
+  std::string exchange = "dense";  // dense | radius | topk | randomk | powersgd
+  double density = 0.4;            // share of a tensor's entries that is sent: radius, topk, randomk
+  double start = 0.2;              // fraction of the steps; before it dense
+  DType wire_dtype = DType::f32;   // of gradients on the wire: fp32 | bf16
+  bool sparse_rows = true;         // of an untied embedding only the rows that have a gradient, where that is less
+
+  std::int64_t interval = 200;      // radius: steps between two selections
+  std::int64_t range = 0;           // radius: entries to each side of a centre that are sent with it
+  std::string mode = "improved";    // radius: faithful | improved
+  std::string flush = "auto";       // auto | sum | split | spread | frozen_v
+  std::string clip = "auto";        // auto | joint | fresh
+  std::string score = "direction";  // direction | gradient | momentum
+  bool stagger = false;             // tensors flush in turn
+  bool frozen = false;              // entries that are not sent do not move
+  bool measure = true;              // how much of an update the chosen entries carry, and how long they stay the same
+
+  std::int64_t warmup = 1000;  // topk: steps over which the density falls to its value
+  std::int64_t rank = 4;       // powersgd
 
   bool operator==(const GradientsConfig&) const = default;
 };

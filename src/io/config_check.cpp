@@ -22,6 +22,7 @@ class Checker {
     check_model();
     check_batch();
     check_fractions();
+    check_exchange();
     // Layer shapes mean nothing while the model's shape is wrong.
     if (problems_.empty()) check_layers();
     if (!problems_.empty()) throw UserError(problems_);
@@ -93,6 +94,43 @@ class Checker {
     check("train.min_lr", config_.train.min_lr);
   }
 
+  // A key's text that does not go with another key's.
+  void report_text(std::string_view key, const std::string& found, const std::string& text) {
+    report(key, "found " + toml_value(found) + ", " + text);
+  }
+
+  void check_exchange() {
+    const GradientsConfig& gradients = config_.gradients;
+    if (gradients.exchange == "dense") return;
+    if (config_.distributed.zero > 0)
+      report("distributed.zero", config_.distributed.zero,
+             "but gradients.exchange = \"" + gradients.exchange +
+                 "\" needs all of the optimizer's state on every rank; expected 0, or the exchange \"dense\"");
+    if (gradients.exchange == "powersgd" && gradients.wire_dtype != DType::f32)
+      report_text("gradients.wire_dtype", "bf16", "but powersgd sends its factors in fp32; expected \"fp32\"");
+    if (gradients.exchange == "radius") check_radius();
+  }
+
+  void check_radius() {
+    const GradientsConfig& gradients = config_.gradients;
+    if (gradients.frozen &&
+        (gradients.flush == "spread" || (gradients.flush == "auto" && gradients.mode == "improved")))
+      report("gradients.frozen",
+             "found true, but entries that do not move cannot take up a flush that is spread over "
+             "steps; expected false, or gradients.flush = \"split\"");
+    if (gradients.mode != "faithful") return;
+    // Faithful is one fixed algorithm; its switches belong to the other mode.
+    const std::string advice = " in faithful mode, or gradients.mode = \"improved\"";
+    if (gradients.flush != "auto" && gradients.flush != "sum")
+      report_text("gradients.flush", gradients.flush, "expected \"sum\"" + advice);
+    if (gradients.clip == "fresh") report_text("gradients.clip", gradients.clip, "expected \"joint\"" + advice);
+    if (gradients.score != "direction")
+      report_text("gradients.score", gradients.score, "expected \"direction\"" + advice);
+    if (gradients.stagger) report("gradients.stagger", "found true, expected false" + advice);
+    if (gradients.frozen) report("gradients.frozen", "found true, expected false" + advice);
+    if (gradients.wire_dtype != DType::f32) report_text("gradients.wire_dtype", "bf16", "expected \"fp32\"" + advice);
+  }
+
   void check_layers() {
     const WeightsConfig& weights = config_.weights;
     const std::vector<LinearShape> layers = linear_layers(config_.model);
@@ -112,6 +150,12 @@ class Checker {
     for (const LinearShape& layer : layers) {
       const LayerWeights choice = layer_weights(weights, layer.name);
       if (choice.method == "dense") continue;
+      if (config_.gradients.exchange == "powersgd")
+        return report_text("gradients.exchange", "powersgd",
+                           "which sends products of thin matrices, but the layer " + layer.name + " is " +
+                               choice.method +
+                               ": its gradient is stored compressed and is no matrix; expected \"radius\", "
+                               "\"randomk\", \"topk\" or \"dense\", or weights.method = \"dense\"");
       // Blocks are alike: one message is enough.
       if (!check_head(layer) || !check_mask(layer, choice)) return;
       if (!(choice.method == "block" ? check_block(layer, choice) : check_pattern(layer, choice))) return;

@@ -11,7 +11,6 @@ namespace filigree {
 namespace {
 
 constexpr UnservedKey kUnserved[] = {
-    {"gradients.", "sparse gradient exchange"},
     {"distributed.zero", "sharded optimizer state"},
 };
 

@@ -65,6 +65,11 @@ ConfigKey ranged(ConfigKey key, double minimum, double maximum) {
   key.maximum = maximum;
   return key;
 }
+// minimum < value <= maximum
+ConfigKey ranged_above(ConfigKey key, double minimum, double maximum) {
+  key.above = true;
+  return ranged(std::move(key), minimum, maximum);
+}
 // minimum < value
 ConfigKey positive(ConfigKey key) {
   key = ranged(std::move(key), 0.0, std::numeric_limits<double>::max());
@@ -277,14 +282,51 @@ std::vector<ConfigKey> make_keys() {
 
   add(chosen(key<&Config::gradients, &GradientsConfig::exchange>("gradients.exchange",
                                                                  "which gradients the ranks exchange; dense: all"),
-             {{"dense"},
-              {"radius", "this exchange"},
-              {"topk", "this exchange"},
-              {"randomk", "this exchange"},
-              {"powersgd", "this exchange"}}));
+             {{"dense"}, {"radius"}, {"topk"}, {"randomk"}, {"powersgd"}}));
+  add(ranged_above(key<&Config::gradients, &GradientsConfig::density>(
+                       "gradients.density", "radius, topk, randomk: share of each tensor's entries that is sent"),
+                   0.0, 1.0));
+  add(ranged(key<&Config::gradients, &GradientsConfig::start>(
+                 "gradients.start", "fraction of the steps at which the exchange begins; before it dense"),
+             0.0, 1.0));
   add(chosen(key<&Config::gradients, &GradientsConfig::wire_dtype>("gradients.wire_dtype",
                                                                    "in which type gradients travel between ranks"),
              {{"fp32"}, {"bf16"}}));
+  add(key<&Config::gradients, &GradientsConfig::sparse_rows>(
+      "gradients.sparse_rows",
+      "of an untied embedding only rows that have a gradient are sent, exactly, where that is fewer bytes"));
+  add(ranged(
+      key<&Config::gradients, &GradientsConfig::interval>("gradients.interval", "radius: steps between two selections"),
+      1, 1e6));
+  add(ranged(key<&Config::gradients, &GradientsConfig::range>(
+                 "gradients.range", "radius: entries to each side of a chosen one that are sent with it"),
+             0, 1e6));
+  add(chosen(key<&Config::gradients, &GradientsConfig::mode>("gradients.mode", "radius: as published, or mended"),
+             {{"faithful"}, {"improved"}}));
+  add(chosen(key<&Config::gradients, &GradientsConfig::flush>(
+                 "gradients.flush",
+                 "radius: how gradients that waited enter the moments; auto: sum in faithful mode, spread in improved"),
+             {{"auto"}, {"sum"}, {"split"}, {"spread"}, {"frozen_v"}}));
+  add(chosen(key<&Config::gradients, &GradientsConfig::clip>(
+                 "gradients.clip",
+                 "radius: train.clip sees waiting gradients with the others (joint) or apart (fresh); auto: joint in "
+                 "faithful mode, fresh in improved"),
+             {{"auto"}, {"joint"}, {"fresh"}}));
+  add(chosen(key<&Config::gradients, &GradientsConfig::score>(
+                 "gradients.score", "radius: what entries are chosen by: AdamW's direction, the gradient, or m"),
+             {{"direction"}, {"gradient"}, {"momentum"}}));
+  add(key<&Config::gradients, &GradientsConfig::stagger>("gradients.stagger",
+                                                         "radius: tensors flush in turn, so that no step is dense"));
+  add(key<&Config::gradients, &GradientsConfig::frozen>(
+      "gradients.frozen", "radius: entries that are not sent do not move between two flushes"));
+  add(resumable(key<&Config::gradients, &GradientsConfig::measure>(
+      "gradients.measure",
+      "radius: measure the chosen entries' share of the update, and how long they stay the same")));
+  add(ranged(key<&Config::gradients, &GradientsConfig::warmup>("gradients.warmup",
+                                                               "topk: steps over which the density falls from 1"),
+             0, 1e9));
+  add(ranged(key<&Config::gradients, &GradientsConfig::rank>("gradients.rank", "powersgd: rank of what is sent"), 1,
+             1024));
 
   add(resumable(positive(key<&Config::distributed, &DistributedConfig::bucket_mb>(
       "distributed.bucket_mb", "MiB of gradients that are sent at once"))));

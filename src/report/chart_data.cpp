@@ -255,6 +255,90 @@ void add_density_chart(std::vector<Chart>& charts, const std::vector<RunData>& r
   charts.push_back(std::move(chart));
 }
 
+// Bars of one value a label and run; a label that a run does not have is left out.
+void add_bar_chart(std::vector<Chart>& charts, const std::vector<RunData>& runs, Chart chart,
+                   const std::vector<std::string>& labels, const std::vector<std::map<std::string, double>>& of_run) {
+  if (labels.empty()) return;
+  ordered_json series = ordered_json::array();
+  std::string description;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    if (of_run[r].empty()) continue;
+    ordered_json values = ordered_json::array();
+    double sum = 0.0;
+    for (const std::string& label : labels) {
+      const auto value = of_run[r].find(label);
+      values.push_back(value != of_run[r].end() ? ordered_json(value->second) : ordered_json());
+      if (value != of_run[r].end()) sum += value->second;
+    }
+    series.push_back({{"run", r}, {"value", values}});
+    description += fmt::format("{}{} has {} of them, {:.3g} on average", description.empty() ? "" : "; ", runs[r].name,
+                               of_run[r].size(), sum / static_cast<double>(of_run[r].size()));
+  }
+  chart.kind = ChartKind::exchange;
+  chart.description = "Bars: " + chart.title + ". " + description + ".";
+  chart.labels = ordered_json(labels).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  chart.series = series.dump();
+  charts.push_back(std::move(chart));
+}
+
+// By tensor: the last of the values that are called `prefix` and the tensor's name.
+void add_tensor_chart(std::vector<Chart>& charts, const std::vector<RunData>& runs, Chart chart,
+                      const std::string& prefix) {
+  std::vector<std::string> names;
+  std::set<std::string> known;
+  std::vector<std::map<std::string, double>> of_run(runs.size());
+  for (std::size_t r = 0; r < runs.size(); ++r)
+    for (const StepMetrics& step : runs[r].steps)
+      for (const auto& [name, value] : step.exchange) {
+        if (!name.starts_with(prefix) || !std::isfinite(value)) continue;
+        const std::string tensor = name.substr(prefix.size());
+        of_run[r][tensor] = value;
+        if (known.insert(tensor).second) names.push_back(tensor);
+      }
+  add_bar_chart(charts, runs, std::move(chart), names, of_run);
+}
+
+// Both of Radius' observations, as this run has them.
+void add_exchange_charts(std::vector<Chart>& charts, const std::vector<RunData>& runs) {
+  const auto named = [](const char* id, const char* title, const char* note) {
+    return Chart{.id = id, .title = title, .note = note, .description = "", .series = "", .labels = ""};
+  };
+  add_tensor_chart(charts, runs,
+                   named("update-share", "Share of the update in the entries that are sent",
+                         "of the squared norm, by tensor, when entries were last chosen"),
+                   "update_share.");
+  // Means over the run, by the masks' age.
+  struct Mean {
+    double sum = 0.0;
+    int count = 0;
+  };
+  std::set<std::int64_t> ages;
+  std::vector<std::map<std::int64_t, Mean>> by_age(runs.size());
+  for (std::size_t r = 0; r < runs.size(); ++r)
+    for (const StepMetrics& step : runs[r].steps) {
+      const auto age = find_value(step.exchange, "mask_age"), share = find_value(step.exchange, "mask_survival");
+      if (!age || !share || *age < 1.0) continue;
+      Mean& mean = by_age[r][static_cast<std::int64_t>(*age)];
+      mean.sum += *share;
+      ++mean.count;
+      ages.insert(static_cast<std::int64_t>(*age));
+    }
+  std::vector<std::string> labels;
+  for (const std::int64_t age : ages) labels.push_back(fmt::format("{} {}", age, age == 1 ? "step" : "steps"));
+  std::vector<std::map<std::string, double>> of_run(runs.size());
+  for (std::size_t r = 0; r < runs.size(); ++r)
+    for (const auto& [age, mean] : by_age[r])
+      of_run[r][fmt::format("{} {}", age, age == 1 ? "step" : "steps")] = mean.sum / mean.count;
+  add_bar_chart(charts, runs,
+                named("mask-survival", "What is left of a choice after some steps",
+                      "share of the entries that would be chosen again, mean over the run"),
+                labels, of_run);
+  add_tensor_chart(charts, runs,
+                   named("mask-survival-tensors", "What is left of the last choice that was compared",
+                         "share of the entries that would be chosen again, by tensor"),
+                   "mask_survival.");
+}
+
 const char* name_of(ChartKind kind) {
   switch (kind) {
     case ChartKind::curves:
@@ -262,6 +346,7 @@ const char* name_of(ChartKind kind) {
     case ChartKind::memory:
       return "memory";
     case ChartKind::density:
+    case ChartKind::exchange:
       return "density";
   }
   return "";
@@ -279,8 +364,12 @@ std::vector<Chart> make_charts(const std::vector<RunData>& runs) {
   add("lr", "Learning rate", "", false, [](const StepMetrics& step) { return step.lr; });
   add("grad-norm", "Gradient norm", "before clipping", true, [](const StepMetrics& step) { return step.grad_norm; });
   add("tokens-per-s", "Tokens per second", "", true, [](const StepMetrics& step) { return step.tokens_per_s; });
+  add("bytes-sent", "Bytes sent by a rank", "in a step", false, [](const StepMetrics& step) {
+    return find_value(step.exchange, "bytes_sent").value_or(std::numeric_limits<double>::quiet_NaN());
+  });
   add_memory_chart(charts, runs);
   add_density_chart(charts, runs);
+  add_exchange_charts(charts, runs);
   return charts;
 }
 

@@ -8,7 +8,7 @@
 
 namespace filigree {
 
-enum class ChartKind { curves, memory, density };
+enum class ChartKind { curves, memory, density, exchange };  // the last two are drawn alike
 
 struct Chart {
   ChartKind kind = ChartKind::curves;

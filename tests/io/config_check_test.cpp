@@ -37,6 +37,43 @@ TEST(ConfigCheck, HeadsDivide) {
             "--set: model.width: found 3, expected a multiple of 5, e.g. 5 (model.heads = 5)");
 }
 
+TEST(ConfigCheck, ExchangesGoWithTheirSwitches) {
+  const auto radius = [](std::vector<std::string> keys) {
+    keys.push_back("gradients.exchange=radius");
+    return refused(keys);
+  };
+  EXPECT_EQ(radius({}), "(accepted)");
+  EXPECT_EQ(radius({"gradients.mode=faithful", "gradients.range=50", "gradients.density=0.01"}), "(accepted)");
+  EXPECT_EQ(radius({"gradients.flush=split", "gradients.frozen=true", "gradients.stagger=true"}), "(accepted)");
+  EXPECT_EQ(
+      radius({"gradients.mode=faithful", "gradients.flush=split"}),
+      "--set: gradients.flush: found \"split\", expected \"sum\" in faithful mode, or gradients.mode = \"improved\"");
+  EXPECT_EQ(radius({"gradients.mode=faithful", "gradients.wire_dtype=bf16"}),
+            "--set: gradients.wire_dtype: found \"bf16\", expected \"fp32\" in faithful mode, or gradients.mode = "
+            "\"improved\"");
+  for (const char* key : {"clip=fresh", "score=momentum", "stagger=true", "frozen=true"})
+    EXPECT_NE(radius({"gradients.mode=faithful", std::string("gradients.") + key}).find("in faithful mode"),
+              std::string::npos)
+        << key;
+  EXPECT_EQ(radius({"gradients.frozen=true"}),
+            "--set: gradients.frozen: found true, but entries that do not move cannot take up a flush that is spread "
+            "over steps; expected false, or gradients.flush = \"split\"");
+  EXPECT_EQ(
+      radius({"distributed.zero=1"}),
+      "--set: distributed.zero: found 1, but gradients.exchange = \"radius\" needs all of the optimizer's state on "
+      "every rank; expected 0, or the exchange \"dense\"");
+  EXPECT_EQ(refused({"distributed.zero=1"}), "(accepted)");
+  EXPECT_EQ(refused({"gradients.exchange=powersgd", "weights.method=dense"}), "(accepted)");
+  EXPECT_EQ(refused({"gradients.exchange=powersgd", "weights.method=slope"}),
+            "--set: gradients.exchange: found \"powersgd\", which sends products of thin matrices, but the layer "
+            "blocks.0.attention.out is slope: its gradient is stored compressed and is no matrix; expected \"radius\", "
+            "\"randomk\", \"topk\" or \"dense\", or weights.method = \"dense\"");
+  EXPECT_EQ(refused({"gradients.exchange=powersgd", "weights.method=dense", "gradients.wire_dtype=bf16"}),
+            "--set: gradients.wire_dtype: found \"bf16\", but powersgd sends its factors in fp32; expected \"fp32\"");
+  EXPECT_EQ(refused({"gradients.density=0"}),
+            "--set: gradients.density: found 0.0, expected a number above 0 and at most 1");
+}
+
 TEST(ConfigCheck, SparseLayersFitThePattern) {
   EXPECT_EQ(
       refused({"weights.method=slope", "model.width=60", "weights.pattern=2:8"}),

@@ -286,6 +286,35 @@ TEST_F(Report, LongRunGivesASmallPage) {
   EXPECT_LT(html_report(read_runs({folder})).size(), 500'000u);
 }
 
+TEST(ChartData, WhatAnExchangeMeasuredIsDrawn) {
+  std::vector<RunData> runs(2);
+  runs[0].name = "radius", runs[1].name = "dense";
+  for (std::int64_t step = 1; step <= 8; ++step) {
+    StepMetrics line{.step = step, .tokens = 10 * step, .loss = 1.0};
+    runs[1].steps.push_back(line);
+    line.exchange = {{"bytes_sent", 100.0}};
+    if (step % 4 == 1)
+      line.exchange.insert(line.exchange.end(),
+                           {{"update_share.a", 0.1 * static_cast<double>(step)}, {"update_share", 0.5}});
+    if (step % 4 == 2)
+      line.exchange.insert(
+          line.exchange.end(),
+          {{"mask_survival.a", 0.75}, {"mask_survival", 0.1 * static_cast<double>(step)}, {"mask_age", 1.0}});
+    runs[0].steps.push_back(line);
+  }
+  std::map<std::string, Chart> charts;
+  for (Chart& chart : make_charts(runs)) charts[chart.id] = chart;
+  EXPECT_EQ(charts.at("update-share").labels, R"(["a"])");
+  EXPECT_EQ(charts.at("update-share").series, R"([{"run":0,"value":[0.5]}])");
+  EXPECT_EQ(charts.at("mask-survival").labels, R"(["1 step"])");
+  EXPECT_EQ(charts.at("mask-survival").series, R"([{"run":0,"value":[0.4]}])");
+  EXPECT_EQ(charts.at("mask-survival-tensors").series, R"([{"run":0,"value":[0.75]}])");
+  EXPECT_NE(charts.at("bytes-sent").description.find("1 run radius ends at 100"), std::string::npos)
+      << charts.at("bytes-sent").description;
+  runs.erase(runs.begin());
+  for (const Chart& chart : make_charts(runs)) EXPECT_NE(chart.kind, ChartKind::exchange) << chart.id;
+}
+
 TEST(ChartData, ColoursTellDenseRunsFromSparseOnes) {
   std::vector<RunData> runs(4);
   runs[1].config = {{"weights.method", "slope"}};

@@ -1,0 +1,65 @@
+#include "comm/exchange_bytes.h"
+
+#include <algorithm>
+
+#include "comm/exchange_state.h"
+#include "comm/radius_exchange.h"
+#include "comm/topk_exchange.h"
+
+namespace filigree {
+namespace {
+
+// What a range adds to its centres depends on where they lie; here none overlap, the most that it can be.
+std::int64_t sent_by_radius(const GradientsConfig& gradients, const TensorSize& tensor) {
+  if (is_bias(tensor.name)) return tensor.count;
+  return std::min(tensor.count, chosen_entries(gradients.density, tensor.count) * (2 * gradients.range + 1));
+}
+
+}  // namespace
+
+StepBytes ExchangeBytes::mean() const {
+  const double flushes = 1.0 / static_cast<double>(interval);
+  return {.summed = (1.0 - flushes) * ordinary.summed + flushes * flush.summed,
+          .gathered = (1.0 - flushes) * ordinary.gathered + flushes * flush.gathered};
+}
+
+ExchangeBytes exchange_bytes(const Config& config, const std::vector<TensorSize>& tensors) {
+  const GradientsConfig& gradients = config.gradients;
+  const auto value = static_cast<double>(size_of(gradients.wire_dtype));
+  ExchangeBytes bytes;
+  for (const TensorSize& tensor : tensors) bytes.whole.summed += value * static_cast<double>(tensor.count);
+  bytes.flush = bytes.ordinary = bytes.whole;
+  if (gradients.exchange == "dense") return bytes;
+  bytes.ordinary = {};
+  for (const TensorSize& tensor : tensors) {
+    if (tensor.count == 0) continue;
+    const auto keep = static_cast<double>(chosen_entries(gradients.density, tensor.count));
+    if (gradients.exchange == "radius") {
+      const std::int64_t sent = sent_by_radius(gradients, tensor);
+      bytes.ordinary.summed += value * static_cast<double>(sent);
+      if (radius_flushes_apart(radius_settings(config)) && sent < tensor.count)
+        bytes.flush.summed += 4.0 * static_cast<double>(tensor.count);
+    } else if (gradients.exchange == "randomk") {
+      bytes.ordinary.summed += value * keep;
+    } else if (gradients.exchange == "topk") {
+      bytes.ordinary.gathered +=
+          static_cast<double>(topk_list_bytes(static_cast<std::int64_t>(keep), gradients.wire_dtype));
+    } else {
+      const double factors = static_cast<double>(gradients.rank * (tensor.rows + tensor.columns));
+      const bool factored = tensor.rows > 0 && factors < static_cast<double>(tensor.count);
+      bytes.ordinary.summed += value * (factored ? factors : static_cast<double>(tensor.count));
+    }
+  }
+  if (gradients.exchange == "radius")
+    bytes.interval = gradients.interval;
+  else
+    bytes.flush = bytes.ordinary;
+  return bytes;
+}
+
+double ring_bytes(const StepBytes& bytes, std::int64_t ranks) {
+  const auto p = static_cast<double>(ranks);
+  return 2.0 * (p - 1.0) / p * bytes.summed + (p - 1.0) * bytes.gathered;
+}
+
+}  // namespace filigree

@@ -119,7 +119,8 @@ void add_bench_exchange(CLI::App& bench, std::vector<std::string> command_line) 
       "exchange", "exchanges of gradients: bytes and time, on virtual ranks or under mpirun, srun, torchrun");
   exchange->add_option("--json", options->json, "write or update a results file")->type_name("FILE");
   exchange->add_option("--case", options->name, "name of the rows; by default like cpu-4-ranks");
-  exchange->add_option("--methods", options->methods, "the first is the baseline; [slope-|block-]EXCHANGE[-DENSITY][-bf16]")
+  exchange
+      ->add_option("--methods", options->methods, "the first is the baseline; [slope-|block-]EXCHANGE[-DENSITY][-bf16]")
       ->capture_default_str()
       ->delimiter(',');
   exchange->add_option("--ranks", options->ranks, "virtual ranks, where no launcher started several")
@@ -133,7 +134,9 @@ void add_bench_exchange(CLI::App& bench, std::vector<std::string> command_line) 
       ->capture_default_str()
       ->check(at_least(0));
   exchange->add_flag("--overlap", options->overlap, "as distributed.overlap");
-  exchange->add_option("--interval", options->interval, "as gradients.interval")->capture_default_str()->check(at_least(1));
+  exchange->add_option("--interval", options->interval, "as gradients.interval")
+      ->capture_default_str()
+      ->check(at_least(1));
   exchange->add_option("--mode", options->mode, "as gradients.mode")
       ->capture_default_str()
       ->check(CLI::IsMember({"faithful", "improved"}));

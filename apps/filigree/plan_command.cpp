@@ -72,8 +72,8 @@ std::string pays_at(const ExchangePlan& plan, std::size_t index) {
 }
 
 void print(const ExchangePlan& plan, const Options& options, const Network& network, double compute) {
-  fmt::print("{} ranks over {}: {:.4g} GB/s a node of {} ({})\n", options.ranks, network.name,
-             network.bandwidth / 1e9, network.ranks_per_node, network.origin);
+  fmt::print("{} ranks over {}: {:.4g} GB/s a node of {} ({})\n", options.ranks, network.name, network.bandwidth / 1e9,
+             network.ranks_per_node, network.origin);
   fmt::print("{} parameters; memory of a rank:", plan.parameters);
   std::int64_t total = 0;
   for (const auto& [purpose, bytes] : plan.memory) {
@@ -86,14 +86,13 @@ void print(const ExchangePlan& plan, const Options& options, const Network& netw
   for (std::size_t i = 0; i < plan.forecasts.size(); ++i) {
     const ExchangeForecast& row = plan.forecasts[i];
     fmt::print("{:<18} {:>14} {:>14} {:>12} {:>12} {:>12}  {}\n", row.exchange, format_bytes(row.payload),
-               format_bytes(row.sent), seconds_text(row.seconds), seconds_text(row.step),
-               seconds_text(row.overlapped), row.exchange.starts_with("dense") ? "" : pays_at(plan, i));
+               format_bytes(row.sent), seconds_text(row.seconds), seconds_text(row.step), seconds_text(row.overlapped),
+               row.exchange.starts_with("dense") ? "" : pays_at(plan, i));
   }
   fmt::print("\"after\" and \"beside\" the backward pass; means over the steps from gradients.start on\n");
   if (compute > 0.0) {
-    const auto fastest = std::min_element(plan.forecasts.begin(), plan.forecasts.end(), [](const auto& a, const auto& b) {
-      return a.overlapped < b.overlapped;
-    });
+    const auto fastest = std::min_element(plan.forecasts.begin(), plan.forecasts.end(),
+                                          [](const auto& a, const auto& b) { return a.overlapped < b.overlapped; });
     const double dense = forecast_of(plan, "dense-bf16").overlapped;
     fmt::print("quickest overlapped step: {} ({:.1f} % of the time of dense bf16, overlapped, is saved)\n",
                fastest->exchange, 100.0 * (1.0 - fastest->overlapped / dense));
@@ -154,7 +153,8 @@ Json to_json(const ExchangePlan& plan, const Options& options, const Network& ne
 }
 
 void run(const Options& options) {
-  require_user(std::filesystem::is_regular_file(options.config), options.config + ": there is no such configuration file");
+  require_user(std::filesystem::is_regular_file(options.config),
+               options.config + ": there is no such configuration file");
   Config config = read_config(options.config, options.overrides);
   if (config.model.vocab == 0) config.model.vocab = planned_vocab(config.data, options.config);
   check_config(config);

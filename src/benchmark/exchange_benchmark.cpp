@@ -110,7 +110,8 @@ class Contestant {
     const bool beside = batch_ > 0 && config_.distributed.overlap;
     if (batch_ > 0)
       runner_.run(*device_, model_, *activations_, tokens_, targets_,
-                  1.0f / static_cast<float>(tokens_.view().count() * ranks_.size()), false, beside ? ready : GradientReady());
+                  1.0f / static_cast<float>(tokens_.view().count() * ranks_.size()), false,
+                  beside ? ready : GradientReady());
     if (!beside) {
       device_->synchronize();
       exchange_start = Clock::now();

@@ -36,7 +36,8 @@ struct ExchangeBenchmark {
 //   bytes_sent                of a rank, around a ring
 //   sparse_layers_bytes_sent  of the layers that some method makes sparse (by exact count)
 //   exchange_ms               the exchange alone, from the first gradient to the last sum
-//   step_ms, tokens_per_s     with a batch: forward, backward, exchange beside or after it as config.distributed.overlap
+//   step_ms, tokens_per_s     with a batch: forward, backward, exchange beside or after it as
+//   config.distributed.overlap
 //                             says, update; tokens of all ranks
 // Ranks begin each timed step together.
 std::vector<ResultRow> benchmark_exchange(const ExchangeBenchmark& benchmark, Communicator& ranks, int threads);

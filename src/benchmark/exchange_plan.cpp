@@ -93,8 +93,9 @@ ExchangePlan plan_exchanges(const PlanSettings& settings) {
   const Config& config = settings.config;
   Transformer model(*device, config, Mode::training, false);
   const std::int64_t sequences =
-      config.train.micro_batch > 0 ? config.train.micro_batch
-                                   : std::max<std::int64_t>(config.train.batch_tokens / config.model.context / settings.ranks, 1);
+      config.train.micro_batch > 0
+          ? config.train.micro_batch
+          : std::max<std::int64_t>(config.train.batch_tokens / config.model.context / settings.ranks, 1);
   const Activations activations(*device, config.model, config.run.precision, sequences, config.model.context,
                                 recompute_named(config.train.recompute));
   PlannedRanks ranks(settings.ranks);
@@ -142,8 +143,8 @@ PaperForecast forecast_paper() {
   const StepCost radius = {.compute = 0.75, .overhead = 0.295};  // its own passes, as published
   PaperForecast forecast;
   forecast.dense = step_seconds(dense, all_reduce_seconds(network, 64, 4.0 * kParameters), false);
-  forecast.radius = step_seconds(
-      radius, radius_seconds(network, 64, 0.4 * 4.0 * kParameters, 4.0 * kParameters, 200), false);
+  forecast.radius =
+      step_seconds(radius, radius_seconds(network, 64, 0.4 * 4.0 * kParameters, 4.0 * kParameters, 200), false);
   forecast.overlapped_bf16 = step_seconds(dense, all_reduce_seconds(network, 64, 2.0 * kParameters), true);
   forecast.step_saving = 1.0 - forecast.radius / forecast.dense;
   forecast.total_saving = (1.0 - kDenseShare) * forecast.step_saving;

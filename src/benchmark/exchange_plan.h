@@ -14,11 +14,11 @@ namespace filigree {
 
 // The configuration's own weights under one exchange.
 struct ExchangeForecast {
-  std::string exchange;    // "dense-fp32", "radius-0.4-bf16", "topk-0.01-fp32"
-  double payload = 0.0;    // mean bytes of a step that a rank hands over
-  double sent = 0.0;       // mean bytes that it sends around a ring
-  double seconds = 0.0;    // of the exchange
-  double step = 0.0;       // seconds of a step, the exchange behind it; 0 without a time of the computation
+  std::string exchange;     // "dense-fp32", "radius-0.4-bf16", "topk-0.01-fp32"
+  double payload = 0.0;     // mean bytes of a step that a rank hands over
+  double sent = 0.0;        // mean bytes that it sends around a ring
+  double seconds = 0.0;     // of the exchange
+  double step = 0.0;        // seconds of a step, the exchange behind it; 0 without a time of the computation
   double overlapped = 0.0;  // beside the backward pass
 };
 

@@ -45,9 +45,13 @@ std::vector<Combination> combinations() {
 TEST(Exchanges, TrainWithEachWeightMethodAndResumeWithEqualBits) {
   for (const Combination& one : combinations()) {
     const testing::TemporaryFolder folder;
-    std::vector<std::string> keys = {std::string("weights.method=") + one.weights, "weights.block=16x16",
-                                     std::string("gradients.exchange=") + one.exchange, "gradients.interval=3",
-                                     "gradients.start=0.25", "train.micro_batch=2", "checkpoint.every=5",
+    std::vector<std::string> keys = {std::string("weights.method=") + one.weights,
+                                     "weights.block=16x16",
+                                     std::string("gradients.exchange=") + one.exchange,
+                                     "gradients.interval=3",
+                                     "gradients.start=0.25",
+                                     "train.micro_batch=2",
+                                     "checkpoint.every=5",
                                      "checkpoint.keep=0"};
     keys.insert(keys.end(), one.keys.begin(), one.keys.end());
     const Config config = tiny_run_config(folder.path(), keys);
@@ -87,9 +91,9 @@ TEST(Exchanges, RadiusOfDensityOneTrainsLikeDense) {
 
 TEST(Exchanges, AResidualGoesOnWithAnotherNumberOfRanks) {
   const testing::TemporaryFolder folder;
-  const Config config = tiny_run_config(
-      folder.path(), {"train.micro_batch=2", "gradients.exchange=radius", "gradients.interval=100",
-                      "gradients.start=0.25", "checkpoint.every=5"});
+  const Config config =
+      tiny_run_config(folder.path(), {"train.micro_batch=2", "gradients.exchange=radius", "gradients.interval=100",
+                                      "gradients.start=0.25", "checkpoint.every=5"});
   const fs::path run = folder.path() / "run";
   train_ranks(4, config, run);
   fs::remove_all(checkpoint_path(run, 8));

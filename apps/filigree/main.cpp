@@ -8,8 +8,10 @@
 
 #include "bench_command.h"
 #include "comm/agreement.h"
+#include "completion_command.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "doctor_command.h"
 #include "eval_command.h"
 #include "generate_command.h"
 #include "hub_commands.h"
@@ -78,6 +80,8 @@ int main(int argc, char** argv) {
   filigree::add_bench_command(program, {argv, argv + argc});
   filigree::add_plan_command(program);
   filigree::add_report_command(program);
+  filigree::add_doctor_command(program);
+  filigree::add_completion_command(program);
   filigree::catch_interrupts();
   try {
     require_known_command(program, argc, argv);

@@ -105,7 +105,7 @@ std::string html_report(const std::vector<RunData>& runs) {
   html += chart_section("memory", "Memory", charts, ChartKind::memory, memory_tables(runs));
   html += chart_section("layers", "Layers", charts, ChartKind::density, layer_tables(runs));
   html += chart_section("exchange", "Gradient exchange", charts, ChartKind::exchange, "");
-  html += samples_section(runs) + configuration_section(runs) + environment_section(runs);
+  html += tasks_section(runs) + samples_section(runs) + configuration_section(runs) + environment_section(runs);
   html += "</main>\n<script type=\"application/json\" id=\"data\">" + chart_json(runs, charts) + "</script>\n";
   for (const std::string_view script : {std::string_view(kErrorRecorder), assets::chart_js, assets::report_js})
     html.append("<script>\n").append(script).append("\n</script>\n");

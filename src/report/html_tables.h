@@ -5,15 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "report/html_parts.h"
 #include "report/run_data.h"
 
 namespace filigree {
 
-// Text for an HTML element or a quoted attribute. What is not UTF-8 becomes U+FFFD.
-std::string escape_html(std::string_view text);
-
 // Each returns one <section>, or "" when no run has anything to show in it.
 std::string summary_section(const std::vector<RunData>& runs);
+std::string tasks_section(const std::vector<RunData>& runs);          // evaluation tasks, the runs side by side
 std::string samples_section(const std::vector<RunData>& runs);        // the newest samples of each run
 std::string configuration_section(const std::vector<RunData>& runs);  // what differs, and the whole of it
 std::string environment_section(const std::vector<RunData>& runs);

@@ -243,7 +243,64 @@
     addEventListener("afterprint", () => { for (const { chart } of drawn) chart.resize(); });
   }
 
+  // Pictures of masks: buttons, a double click or the wheel with Ctrl look closer, dragging moves what is seen.
+  function zoomable(svg) {
+    const whole = svg.viewBox.baseVal, full = { width: whole.width, height: whole.height };
+    const view = { x: 0, y: 0, scale: 1 };
+    // At most 8 cells wide; the picture is then as wide as its frame, so that a cell can be seen.
+    const closest = Math.max(1, Math.max(full.width, full.height) / 8);
+    const width = svg.style.width;
+    function show() {
+      const w = full.width / view.scale, h = full.height / view.scale;
+      view.x = Math.min(Math.max(view.x, 0), full.width - w);
+      view.y = Math.min(Math.max(view.y, 0), full.height - h);
+      svg.setAttribute("viewBox", [view.x, view.y, w, h].join(" "));
+      svg.style.width = view.scale > 1 ? "max(" + width + ", 320px)" : width;
+      svg.classList.toggle("zoomed", view.scale > 1);
+      svg.dataset.zoom = view.scale;
+    }
+    // Around a place, in shares of the picture.
+    function zoom(factor, x = 0.5, y = 0.5) {
+      const scale = Math.min(Math.max(view.scale * factor, 1), closest);
+      view.x += x * full.width * (1 / view.scale - 1 / scale);
+      view.y += y * full.height * (1 / view.scale - 1 / scale);
+      view.scale = scale;
+      show();
+    }
+    const place = (event) => {
+      const box = svg.getBoundingClientRect();
+      return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+    };
+    svg.addEventListener("dblclick", (event) => zoom(2, ...place(event)));
+    svg.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 1.25 : 0.8, ...place(event));
+    }, { passive: false });
+    svg.addEventListener("pointerdown", (event) => { if (view.scale > 1) svg.setPointerCapture(event.pointerId); });
+    svg.addEventListener("pointermove", (event) => {
+      if (!svg.hasPointerCapture(event.pointerId)) return;
+      const box = svg.getBoundingClientRect();
+      view.x -= event.movementX / box.width * full.width / view.scale;
+      view.y -= event.movementY / box.height * full.height / view.scale;
+      show();
+    });
+    const bar = document.createElement("div");
+    bar.className = "zoom";
+    for (const [text, label, action] of [["+", "Closer", () => zoom(2)], ["−", "Further away", () => zoom(0.5)],
+                                         ["whole", "The whole picture", () => zoom(0)]]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.setAttribute("aria-label", label);
+      button.addEventListener("click", action);
+      bar.append(button);
+    }
+    svg.after(bar);
+  }
+
   connect();
   draw();
+  for (const svg of document.querySelectorAll(".mask svg")) zoomable(svg);
   root.dataset.ready = "true";
 })();

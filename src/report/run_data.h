@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/block_masks.h"
+#include "report/layer_masks.h"
 #include "report/metrics.h"
 #include "report/model_summary.h"
 
@@ -36,7 +36,7 @@ struct RunData {
   std::vector<StepMetrics> steps;        // metrics.jsonl
   std::vector<EvalMetrics> evaluations;  // eval.jsonl
   std::optional<ModelSummary> summary;   // inspect.json
-  std::vector<BlockMask> block_masks;    // the newest checkpoint
+  std::vector<LayerMask> masks;          // the newest checkpoint
   std::vector<TextSample> samples;       // samples.jsonl
   std::vector<std::string> problems;     // one sentence a file that could not be read
 };

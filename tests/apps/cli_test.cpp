@@ -1,6 +1,7 @@
 // The program from the outside: every command at tiny size, kill -9 and resume, signals, exit codes.
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "report/metrics.h"
@@ -458,6 +459,27 @@ TEST_F(Program, ScoresMinimalPairs) {
     all.insert(all.end(), arguments.begin(), arguments.end());
     EXPECT_EQ(program(all).code, 2);
   }
+}
+
+TEST_F(Program, DoctorSaysWhatIsThereAndWhatIsNot) {
+  const auto looked = program({"doctor", "--json"});
+  const auto json = nlohmann::json::parse(looked.out);
+  std::int64_t missing = 0;
+  std::set<std::string> names;
+  for (const auto& check : json.at("checks")) {
+    names.insert(check.at("name"));
+    const bool found = check.at("found");
+    if (!found && check.at("needed")) ++missing;
+    EXPECT_EQ(check.at("advice").get<std::string>().empty(), found) << check;
+    if (found) EXPECT_FALSE(check.at("value").get<std::string>().empty()) << check;
+  }
+  EXPECT_EQ(json.at("missing"), missing);
+  EXPECT_EQ(looked.code, missing == 0 ? 0 : 1);
+  for (const char* name : {"filigree", "processor", "memory", "disk", "libraries", "NVIDIA driver", "GPU", "nvcc"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  const auto printed = program({"doctor"});
+  EXPECT_NE(printed.out.find("found    processor"), std::string::npos) << printed.out;
+  EXPECT_EQ(printed.code, looked.code);
 }
 
 TEST_F(Program, BenchmarksWriteTheirRows) {

@@ -110,7 +110,7 @@ every = 2
                                       {{"blocks.1.*", "dense", "", "", 0.0}, {"*.up", "", "2:8", "auto", 1.0}}}));
   EXPECT_EQ(c.adapters, (AdaptersConfig{4, 0.75, "scaled", 0.2}));
   EXPECT_EQ(c.checkpoint, (CheckpointConfig{5, 0}));
-  EXPECT_EQ(c.eval, (EvalConfig{6, 1000}));
+  EXPECT_EQ(c.eval, (EvalConfig{.every = 6, .tokens = 1000, .tasks = {}, .task_data = {}}));
   EXPECT_EQ(c.log, (LogConfig{2}));
 }
 
@@ -275,7 +275,16 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
             "run.toml:4: logs: unknown key; the sections are run, model, data, train, weights, adapters, gradients, "
             "distributed, checkpoint, eval, log");
   EXPECT_EQ(refusal(small + "[log]\n"), "(accepted)");
-  EXPECT_EQ(refusal(small + "[eval.thing]\na = 1\n"), "run.toml:4: eval.thing: unknown key; [eval] has every, tokens");
+  EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"),
+            "run.toml:4: eval.more: unknown key; [eval] has every, tokens, tasks, task_data, "
+            "task_limit");
+}
+
+TEST(ConfigRead, PathsOfTasksMayHaveANameBeforeThem) {
+  const Config config = parse_config(
+      std::string(kSmall) + "[eval]\ntasks = [\"piqa\"]\n" + "task_data = [\"../eval\", \"piqa=x/p.jsonl\"]\n",
+      "run.toml", "/runs/a");
+  EXPECT_EQ(config.eval.task_data, (std::vector<std::string>{"/runs/eval", "piqa=/runs/a/x/p.jsonl"}));
 }
 
 TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {

@@ -115,11 +115,46 @@ TEST_F(Browser, ShowsTheKeptBlocks) {
   std::ofstream(page) << html_report(read_runs({run})) << R"html(<script>
 const picture = document.querySelector(".mask svg"), box = picture.getBoundingClientRect();
 document.body.dataset.picture = document.querySelectorAll(".mask svg").length + " of " + Math.round(box.width) + " x " +
-                                Math.round(box.height) + ", " + getComputedStyle(picture.firstChild).fill;
+                                Math.round(box.height) + ", " + getComputedStyle(picture.firstChild).stroke;
 </script>)html";
   const std::string document = document_of(chromium_, page, "");
   // 512 × 512 in blocks of 64: 8 × 8 squares.
   EXPECT_THAT(document, HasSubstr("data-picture=\"4 of 48 x 48, rgb("));
+}
+
+TEST_F(Browser, LooksCloserAtTheKeptEntries) {
+  const auto run = folder_.path() / "slope";
+  testing::write_fake_run(run, {.method = "slope"});
+  const auto page = folder_.path() / "zoomed.html";
+  std::ofstream(page) << html_report(read_runs({run})) << R"html(<script>
+const picture = document.querySelector(".mask svg"), [closer, away, whole] = document.querySelectorAll(".mask .zoom button");
+const seen = [], note = () => seen.push(picture.getAttribute("viewBox"));
+note();
+closer.click(); note();
+closer.click(); note();
+away.click(); note();
+const box = picture.getBoundingClientRect();
+picture.dispatchEvent(new MouseEvent("dblclick", {clientX: box.left, clientY: box.top})); note();
+for (let i = 0; i < 9; ++i) closer.click();
+seen.push(picture.viewBox.baseVal.width);
+whole.click(); note();
+document.body.dataset.seen = seen.join("; ");
+</script>)html";
+  const std::string document = document_of(chromium_, page, "");
+  EXPECT_THAT(
+      document,
+      HasSubstr("data-seen=\"0 0 128 128; 32 32 64 64; 48 48 32 32; 32 32 64 64; 32 32 32 32; 8; 0 0 128 128\""));
+}
+
+TEST_F(Browser, ShowsTasksSideBySide) {
+  const auto dense = folder_.path() / "dense", sparse = folder_.path() / "slope";
+  testing::write_fake_run(dense, {.tasks = true});
+  testing::write_fake_run(sparse, {.method = "slope", .tasks = true});
+  const std::string document = open({dense, sparse});
+  EXPECT_EQ(attribute(root_, "data-errors"), "(none)") << attribute(root_, "data-error");
+  EXPECT_EQ(attribute(root_, "data-charts"), "9") << "one more for each task";
+  EXPECT_EQ(attribute(tag_of(document, "chart-eval-hellaswag"), "data-runs"), "2");
+  EXPECT_THAT(document, HasSubstr("id=\"tasks\""));
 }
 
 TEST_F(Browser, SwitchesAreSetFromTheAddress) {

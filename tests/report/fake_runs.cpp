@@ -48,17 +48,19 @@ ModelSummary fake_summary(const std::string& method) {
   return summary;
 }
 
-// Masks as a checkpoint has them: kept are the blocks whose row and column add up to an even number.
+// Masks as a checkpoint has them: kept are the blocks whose row and column add up to an even number; of entries the
+// first two of each four.
 void write_masks(const std::filesystem::path& folder, const ModelSummary& summary) {
   std::filesystem::create_directories(folder);
   SafetensorsWriter writer(folder / "model.safetensors");
   std::vector<std::pair<std::string, std::vector<std::uint8_t>>> masks;
   for (const LayerSummary& layer : summary.layers) {
-    if (layer.method != "block") continue;
-    const std::int64_t rows = layer.rows / 64, bytes = layer.columns / 64 / 8;
+    if (layer.method == "dense") continue;
+    const bool block = layer.method == "block";
+    const std::int64_t rows = block ? layer.rows / 64 : layer.rows, bytes = layer.columns / (block ? 64 : 1) / 8;
     std::vector<std::uint8_t> bits;
     for (std::int64_t row = 0; row < rows; ++row)
-      bits.insert(bits.end(), static_cast<std::size_t>(bytes), row % 2 ? 0xaa : 0x55);
+      bits.insert(bits.end(), static_cast<std::size_t>(bytes), !block ? 0x33 : row % 2 ? 0xaa : 0x55);
     writer.declare(layer.name + ".weight.mask", StoredType::u8, {rows, bytes});
     masks.emplace_back(layer.name + ".weight.mask", std::move(bits));
   }
@@ -80,7 +82,7 @@ void write_fake_run(const std::filesystem::path& folder, const FakeRun& run) {
       << R"({"device":{"name":"Some CPU","threads":16},"commit":"0123abc","libraries":{"onednn":"2.6.3"}})"
       << "\n";
   std::ofstream(folder / "inspect.json") << to_json(fake_summary(run.method));
-  if (run.method == "block") write_masks(folder / "checkpoints" / "step-00000400", fake_summary(run.method));
+  if (sparse) write_masks(folder / "checkpoints" / "step-00000400", fake_summary(run.method));
 
   const Random random(sparse ? 2 : 1, RandomPurpose::test);
   MetricsWriter metrics(folder / "metrics.jsonl"), evaluations(folder / "eval.jsonl");
@@ -104,6 +106,13 @@ void write_fake_run(const std::filesystem::path& folder, const FakeRun& run) {
       const double loss = level + 0.05;
       evaluations.append(EvalMetrics{
           step, "perplexity", {{"loss", loss}, {"perplexity", std::exp(loss)}, {"bits_per_byte", loss * 0.36}}});
+      if (!run.tasks) continue;
+      evaluations.append(
+          EvalMetrics{step, "hellaswag", {{"accuracy", sparse ? 0.34 : 0.3}, {"stderr", sparse ? 0.04 : 0.03}}});
+      evaluations.append(EvalMetrics{
+          step,
+          "lambada",
+          {{"accuracy", 0.2}, {"stderr", 0.01}, {"perplexity", sparse ? 22.0 : 20.0}, {"stderr_perplexity", 2.0}}});
     }
   }
   std::ofstream samples(folder / "samples.jsonl");

@@ -14,6 +14,7 @@ struct FakeRun {
   std::int64_t steps = 400;      // written to metrics.jsonl
   std::int64_t planned_steps = 400;
   std::int64_t eval_every = 40;
+  bool tasks = false;  // rows of hellaswag and lambada beside perplexity
   std::string sample = "a small house by the sea, and the sea was quiet.";
 };
 

@@ -165,28 +165,43 @@ TEST_F(Report, KeptBlocksAreDrawn) {
   EXPECT_EQ(count_of(html, "<svg "), 4);
   EXPECT_THAT(html, HasSubstr("blocks.1-5.attention.qkv<small>blocks.1.attention.qkv: 24 × 8 blocks of 64x64</small>"));
   EXPECT_THAT(html, HasSubstr("<svg viewBox=\"0 0 32 8\""));  // mlp.down, 512 × 2048
-  EXPECT_THAT(html, HasSubstr("<path d=\"M0 0h1v1h-1zM2 0h1v1h-1zM4 0h1v1h-1zM6 0h1v1h-1zM1 1h1v1h-1z"));
-  EXPECT_THAT(layer_tables(read_runs({fake("slope", {.method = "slope"})})), Not(HasSubstr("<svg ")));
+  EXPECT_THAT(html, HasSubstr("<path d=\"M0 0.5h1m1 0h1m1 0h1m1 0h1M1 1.5h1"));
+  EXPECT_THAT(layer_tables(read_runs({fake("dense", {})})), Not(HasSubstr("<svg ")));
+  const std::string entries = layer_tables(read_runs({fake("slope", {.method = "slope"})}));
+  EXPECT_EQ(count_of(entries, "<svg "), 4);
+  EXPECT_THAT(entries, HasSubstr("512 × 2048 entries, 2:4, the first 128 × 128</small>"));
+  EXPECT_THAT(entries, HasSubstr("<path d=\"M0 0.5h2m2 0h2m2 0h2"));
 
   // Only whole checkpoints count, and the newest of them.
   const auto checkpoints = folder / "checkpoints";
   std::filesystem::create_directories(checkpoints / "step-00000500.writing");
   std::filesystem::rename(checkpoints / "step-00000400", checkpoints / "step-00000090");
-  EXPECT_EQ(read_runs({folder})[0].block_masks.size(), 4u);
+  EXPECT_EQ(read_runs({folder})[0].masks.size(), 4u);
   std::filesystem::create_directories(checkpoints / "step-00000100");
   std::ofstream(checkpoints / "step-00000100" / "model.safetensors") << "torn";
   const auto damaged = read_runs({folder});
-  EXPECT_TRUE(damaged[0].block_masks.empty());
+  EXPECT_TRUE(damaged[0].masks.empty());
   EXPECT_THAT(problems_section(damaged), HasSubstr("checkpoints is left out: "));
   std::filesystem::remove_all(checkpoints);
   EXPECT_TRUE(read_runs({folder})[0].problems.empty());
 }
 
+TEST_F(Report, TasksStandSideBySideWithTheirErrors) {
+  const auto runs = read_runs({fake("dense", {.tasks = true}), fake("slope", {.method = "slope", .tasks = true}),
+                               fake("none", {.method = "block"})});
+  const std::string rows = rows_of(tasks_section(runs));
+  EXPECT_THAT(rows, HasSubstr("Task|dense|slope|none"));
+  EXPECT_THAT(rows,
+              HasSubstr("hellaswag|accuracy|30.00 % ± 3.00 %|34.00 % ± 4.00 %|+4.00 points to dense, 0.8 errors|–"));
+  EXPECT_THAT(rows, HasSubstr("lambada|perplexity|20 ± 2|22 ± 2|+2 to dense, 0.7 errors|–"));
+  EXPECT_EQ(tasks_section(read_runs({folder_.path() / "none"})), "") << "perplexity alone is in the summary";
+}
+
 TEST_F(Report, LargeMasksShowTheirCorner) {
-  const BlockMask mask{"up", "up", "16x16", 400, 300, {{true, true, false}, {false, true, true}}};
-  const std::string html = block_pictures({mask});
+  const LayerMask mask{"up", "up", "blocks of 16x16", 400, 300, {{true, true, false}, {false, true, true}}};
+  const std::string html = mask_pictures({mask});
   EXPECT_THAT(html, HasSubstr("400 × 300 blocks of 16x16, the first 2 × 3"));
-  EXPECT_THAT(html, HasSubstr("d=\"M0 0h2v1h-2zM1 1h2v1h-2z\""));
+  EXPECT_THAT(html, HasSubstr("d=\"M0 0.5h2M1 1.5h2\""));
 }
 
 TEST_F(Report, PageIsSelfContainedAndReproducible) {

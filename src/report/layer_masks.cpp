@@ -1,4 +1,4 @@
-#include "report/block_masks.h"
+#include "report/layer_masks.h"
 
 #include <fmt/core.h>
 
@@ -28,40 +28,57 @@ std::optional<fs::path> newest_model(const fs::path& run) {
   return *newest / "model.safetensors";
 }
 
-// What is kept, row by row, as one path of rectangles one high: neighbours in a row are one.
+// What is kept as horizontal strokes one high, a row after the other: neighbours in a row are one.
 std::string path_of(const std::vector<std::vector<bool>>& kept) {
   std::string path;
-  for (std::size_t row = 0; row < kept.size(); ++row)
+  for (std::size_t row = 0; row < kept.size(); ++row) {
+    std::size_t last = 0;  // where the row's stroke before ended
+    bool first = true;
     for (std::size_t begin = 0; begin < kept[row].size();) {
       std::size_t end = begin;
       while (end < kept[row].size() && kept[row][end]) ++end;
-      if (end > begin) path += fmt::format("M{} {}h{}v1h-{}z", begin, row, end - begin, end - begin);
+      if (end > begin) {
+        path += first ? fmt::format("M{} {}.5h{}", begin, row, end - begin)
+                      : fmt::format("m{} 0h{}", begin - last, end - begin);
+        first = false;
+        last = end;
+      }
       begin = end + 1;
     }
+  }
   return path;
+}
+
+// The mask as a file has it: a bit a cell, rows of whole bytes.
+LayerMask mask_of(const LayerGroup& group) {
+  const LayerSummary& layer = group.layer;
+  if (layer.method != "block")
+    return {group.name, layer.name, "entries, " + layer.pattern, layer.rows, layer.columns, {}};
+  const std::int64_t width = std::atoll(layer.pattern.substr(layer.pattern.find('x') + 1).c_str());
+  require(width > 0, "a layer's block is '" + layer.pattern + "'");
+  return {group.name, layer.name, "blocks of " + layer.pattern, 0, (layer.columns + width - 1) / width, {}};
 }
 
 }  // namespace
 
-std::vector<BlockMask> read_block_masks(const fs::path& run, const ModelSummary& summary) {
-  std::vector<BlockMask> masks;
+std::vector<LayerMask> read_layer_masks(const fs::path& run, const ModelSummary& summary) {
+  std::vector<LayerMask> masks;
   const std::optional<fs::path> model = newest_model(run);
   if (!model) return masks;
   const SafetensorsFile file(*model);
   for (const LayerGroup& group : group_layers(summary.layers)) {
-    if (group.layer.method != "block") continue;
+    if (group.layer.method == "dense") continue;
     const StoredTensor* stored = file.find(group.layer.name + ".weight.mask");
     if (stored == nullptr) continue;  // from a dense phase
-    const std::int64_t width = std::atoll(group.layer.pattern.substr(group.layer.pattern.find('x') + 1).c_str());
-    require(width > 0, "a layer's block is '" + group.layer.pattern + "'");
-    BlockMask mask{group.name, group.layer.name, group.layer.pattern, 0, (group.layer.columns + width - 1) / width, {}};
+    LayerMask mask = mask_of(group);
     require(stored->type == StoredType::u8 && stored->shape.size() == 2 && stored->shape[1] == (mask.columns + 7) / 8,
-            model->string() + ": " + stored->name + " is no mask of " + std::to_string(mask.columns) + " blocks a row");
+            model->string() + ": " + stored->name + " is no mask of " + std::to_string(mask.columns) + " cells a row");
     mask.rows = stored->shape[0];
+    const std::int64_t drawn = group.layer.method == "block" ? kDrawnBlocks : kDrawnEntries;
     const auto bits = file.bytes(*stored);
-    for (std::int64_t row = 0; row < std::min(mask.rows, kDrawnBlocks); ++row) {
+    for (std::int64_t row = 0; row < std::min(mask.rows, drawn); ++row) {
       std::vector<bool>& line = mask.kept.emplace_back();
-      for (std::int64_t column = 0; column < std::min(mask.columns, kDrawnBlocks); ++column) {
+      for (std::int64_t column = 0; column < std::min(mask.columns, drawn); ++column) {
         const auto byte = static_cast<unsigned>(bits[static_cast<std::size_t>(row * stored->shape[1] + column / 8)]);
         line.push_back((byte >> (column % 8) & 1) != 0);
       }
@@ -71,22 +88,22 @@ std::vector<BlockMask> read_block_masks(const fs::path& run, const ModelSummary&
   return masks;
 }
 
-std::string block_pictures(const std::vector<BlockMask>& masks) {
+std::string mask_pictures(const std::vector<LayerMask>& masks) {
   std::string html;
-  for (const BlockMask& mask : masks) {
+  for (const LayerMask& mask : masks) {
     const auto rows = static_cast<std::int64_t>(mask.kept.size());
     const auto columns = rows > 0 ? static_cast<std::int64_t>(mask.kept[0].size()) : 0;
-    std::string what = fmt::format("{} × {} blocks of {}", mask.rows, mask.columns, mask.block);
+    std::string what = fmt::format("{} × {} {}", mask.rows, mask.columns, mask.cells);
     if (rows < mask.rows || columns < mask.columns) what += fmt::format(", the first {} × {}", rows, columns);
     if (mask.of != mask.layer) what = mask.of + ": " + what;
     html += fmt::format(
         "<figure class=\"mask\"><figcaption>{0}<small>{1}</small></figcaption>\n<svg viewBox=\"0 0 {2} {3}\" "
-        "style=\"width:{4}px\" role=\"img\" aria-label=\"Kept blocks of {0}\"><path d=\"{5}\"/></svg></figure>\n",
+        "style=\"width:{4}px\" role=\"img\" aria-label=\"Kept weights of {0}\"><path d=\"{5}\"/></svg></figure>\n",
         escape_html(mask.layer), escape_html(what), columns, rows, std::max<std::int64_t>(3 * columns, 48),
         path_of(mask.kept));
   }
   if (html.empty()) return "";
-  return "<p class=\"note\">Kept blocks, outputs downwards, inputs to the right. Every layer has a mask of its own; "
+  return "<p class=\"note\">Kept weights, outputs downwards, inputs to the right. Every layer has a mask of its own; "
          "drawn is the first of each kind.</p>\n<div class=\"masks\">\n" +
          html + "</div>\n";
 }

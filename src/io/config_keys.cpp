@@ -13,8 +13,6 @@ namespace {
 constexpr UnservedKey kUnserved[] = {
     {"gradients.", "sparse gradient exchange"},
     {"distributed.zero", "sharded optimizer state"},
-    {"eval.tasks", "evaluation tasks other than perplexity while training"},
-    {"log.tensorboard", "TensorBoard files"},
 };
 
 std::string limit(double value) {

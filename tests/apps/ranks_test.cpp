@@ -32,8 +32,9 @@ class Ranks : public ::testing::Test {
   fs::path path(const std::string& name) const { return folder_.path() / name; }
 
   std::vector<std::string> arguments(int ranks, const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {"--oversubscribe",   "-np",       std::to_string(ranks), FILIGREE_BINARY, "train",
-                                    path("tiny.toml"), "--out", path("run")};
+    std::vector<std::string> all = {"--oversubscribe", "-np",      std::to_string(ranks),
+                                    FILIGREE_BINARY,   "train",    path("tiny.toml"),
+                                    "--out",           path("run")};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -45,8 +46,8 @@ class Ranks : public ::testing::Test {
   std::unique_ptr<Started> endless(int ranks) const {
     auto started = std::make_unique<Started>(
         MPIEXEC,
-        arguments(ranks, {"--set", "train.steps=1000000", "--set", "checkpoint.every=20", "--set",
-                          "distributed.timeout=3"}),
+        arguments(ranks,
+                  {"--set", "train.steps=1000000", "--set", "checkpoint.every=20", "--set", "distributed.timeout=3"}),
         folder_.path());
     for (int tries = 0; tries < 600 && !newest_checkpoint(path("run")); ++tries) std::this_thread::sleep_for(50ms);
     return started;
@@ -148,8 +149,7 @@ TEST_P(LostRank, ThatIsKilledStopsAll) {
   expect_resumable(ranks);
 }
 
-INSTANTIATE_TEST_SUITE_P(Some, LostRank,
-                         ::testing::Values(std::pair{2, 0}, std::pair{2, 1}, std::pair{4, 2}));
+INSTANTIATE_TEST_SUITE_P(Some, LostRank, ::testing::Values(std::pair{2, 0}, std::pair{2, 1}, std::pair{4, 2}));
 
 }  // namespace
 }  // namespace filigree

@@ -286,10 +286,6 @@ TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {
             "--set: gradients.density: " + none + "sparse gradient exchange; remove the key");
   EXPECT_EQ(set_refusal("distributed.zero=1"),
             "--set: distributed.zero: " + none + "sharded optimizer state; remove the key");
-  EXPECT_EQ(set_refusal("eval.tasks=['piqa']"),
-            "--set: eval.tasks: " + none + "evaluation tasks other than perplexity while training; remove the key");
-  EXPECT_EQ(set_refusal("log.tensorboard=true"),
-            "--set: log.tensorboard: " + none + "TensorBoard files; remove the key");
   for (const char* method : {"srste", "fst", "sste", "step"})
     EXPECT_EQ(set_refusal("weights.method=" + std::string(method)),
               "--set: weights.method: found \"" + std::string(method) + "\", " + none +

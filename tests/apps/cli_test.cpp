@@ -63,7 +63,7 @@ TEST_F(Program, ExportsImportsAndGoesOnFromTheFolder) {
   const auto loss = [&](const char* model) {
     const auto scored = program({"eval", model, "--data", "run/data", "--json"});
     EXPECT_EQ(scored.code, 0) << scored.err;
-    return nlohmann::json::parse(scored.out).at("loss").get<double>();
+    return nlohmann::json::parse(scored.out).at("results").at("perplexity").at("loss,none").get<double>();
   };
   EXPECT_NEAR(loss("ours"), loss("run"), 1e-4);
 

@@ -9,6 +9,7 @@
 #include "comm/virtual_ranks.h"
 #include "io/config_toml.h"
 #include "io/model_presets.h"
+#include "model/transformer.h"
 
 namespace filigree {
 namespace {
@@ -45,8 +46,8 @@ TEST(ExchangeBenchmark, ReadsItsNames) {
 
 TEST(ExchangeBenchmark, BytesSentAreTheExactCount) {
   std::vector<ResultRow> rows;
-  const std::vector<std::string> methods = {"dense", "dense-bf16", "radius-0.4", "slope-radius-0.4", "topk-0.05",
-                                            "randomk-0.3", "powersgd"};
+  const std::vector<std::string> methods = {"dense",     "dense-bf16",  "radius-0.4", "slope-radius-0.4",
+                                            "topk-0.05", "randomk-0.3", "powersgd"};
   run_virtual_ranks(4, [&](Communicator& ranks) {
     const auto own = benchmark_exchange(
         {.name = "cpu-4-ranks", .config = tiny(), .methods = methods, .batch = 0, .repeats = 1}, ranks, 1);
@@ -81,7 +82,8 @@ TEST(ExchangeBenchmark, TimesWholeSteps) {
   std::vector<ResultRow> rows;
   run_virtual_ranks(2, [&](Communicator& ranks) {
     const auto own = benchmark_exchange(
-        {.name = "cpu-2-ranks", .config = tiny(), .methods = {"dense", "radius-0.4"}, .batch = 1, .repeats = 1}, ranks, 1);
+        {.name = "cpu-2-ranks", .config = tiny(), .methods = {"dense", "radius-0.4"}, .batch = 1, .repeats = 1}, ranks,
+        1);
     if (ranks.is_first()) rows = own;
   });
   int steps = 0;

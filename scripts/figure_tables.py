@@ -141,7 +141,7 @@ def cpu_ratios(methods, with_steps):
     return markdown(["times as fast as dense", *(f"{title}{precision}" for title, _, precision in columns)], lines)
 
 
-def quickstart_rate(row):
+def learning_rate(row):
     return re.search(r"train\.lr=(\S+)", row["command"]).group(1)
 
 
@@ -153,7 +153,7 @@ def quickstart_seeds():
     kinds = {title: {row["config"]["seed"]: row for row in quality.find("val_loss", method, re.escape(QUICKSTART))}
              for title, method in (("dense", "dense"), ("SLoPe", "slope"))}
     seeds = sorted(kinds["dense"].keys() & kinds["SLoPe"].keys())
-    lines = [[f"{title}, {quickstart_rate(rows[seeds[0]])}", *(f"{rows[seed]['median']:.3f}" for seed in seeds)]
+    lines = [[f"{title}, {learning_rate(rows[seeds[0]])}", *(f"{rows[seed]['median']:.3f}" for seed in seeds)]
              for title, rows in kinds.items()]
     return markdown(["validation loss in nats", *(f"seed {seed}" for seed in seeds)], lines)
 
@@ -164,11 +164,40 @@ def quickstart_rates():
     for title, method in (("dense", "dense"), ("SLoPe", "slope")):
         rows = [row for row in quality.find("val_loss", case=re.escape(QUICKSTART), seed=1)
                 if re.fullmatch(method + r"(-lr\S+)?", row["method"])]
-        kinds[title] = {quickstart_rate(row): row["median"] for row in rows}
+        kinds[title] = {learning_rate(row): row["median"] for row in rows}
     rates = sorted({rate for losses in kinds.values() for rate in losses}, key=float)
     return markdown(["seed 1, learning rate", *rates],
                     [[title, *(f"{losses[rate]:.3f}" if rate in losses else "" for rate in rates)]
                      for title, losses in kinds.items()])
+
+
+NANO = "nano-25m-88M-tokens"
+NANO_METHODS = {"dense": "dense", "slope": "SLoPe 2:4", "block-16": "block 16x16", "block-128": "block 128x128",
+                "dense-steps0.8": "dense, 0.8 of the steps", "dense-half-depth": "dense, half the layers",
+                "dense-half-width": "dense, half the width"}
+
+
+def quality_of_methods():
+    """Final losses, and their distance from the dense model's of the same seed; each at the best rate of one grid."""
+    quality = Results("quality.json")
+    dense = {row["config"]["seed"]: row["median"] for row in quality.find("val_loss", "dense", re.escape(NANO))}
+    lines = []
+    for method, title in NANO_METHODS.items():
+        rows = sorted(quality.find("val_loss", method, re.escape(NANO)), key=lambda row: row["config"]["seed"])
+        above = [row["median"] - dense[row["config"]["seed"]] for row in rows if row["config"]["seed"] in dense]
+        lines.append([title, learning_rate(rows[0]), " ".join(f"{row['median']:.3f}" for row in rows),
+                      "" if method == "dense" else f"{sum(above) / len(above):+.3f}"])
+    return markdown(["25M model, 88M tokens", "learning rate", "validation loss, a seed each", "over dense, nats"], lines)
+
+
+def quality_of_rates():
+    quality = Results("quality.json")
+    lines, rates = [], ("1.5e-3", "3e-3", "6e-3", "1.2e-2")
+    for method, title in NANO_METHODS.items():
+        rows = [quality.find("val_loss", f"{method}-lr{rate}", re.escape(NANO), seed=1) for rate in rates]
+        if any(rows):
+            lines.append([title, *(f"{row[0]['median']:.3f}" if row else "" for row in rows)])
+    return markdown(["seed 1, learning rate", *rates], lines)
 
 
 def gpu_steps():
@@ -298,6 +327,24 @@ def steps_of_methods():
     return markdown(["whole step, times as fast as dense", "precision", "`slope` 2:4", "`block`"], lines)
 
 
+MODELS = ("opt-2.7b", "opt-6.7b", "opt-13b", "opt-30b", "opt-66b", "llama-3-8b", "mistral-7b")
+
+
+def memory_of_models(name, methods):
+    """Planned bytes of whole models, of the dense model's: training (without activations), and in use."""
+    gpu = Results(name)
+    lines = []
+    for case in MODELS:
+        cells = []
+        for metric in ("train_memory_bytes", "infer_memory_bytes"):
+            dense = gpu.row(metric, "dense", case)
+            cells += [f"{dense['median'] / 1e9:.1f}",
+                      *(f"{gpu.ratio(gpu.twin(dense, method), 'dense'):.3f}" for method, _ in methods)]
+        lines.append([case, *cells])
+    titles = [title for _, title in methods]
+    return markdown(["whole model, bf16", "training, dense, GB", *titles, "in use, dense, GB", *titles], lines)
+
+
 TABLES = {
     "steps-of-methods": steps_of_methods,
     "cpu-steps": cpu_steps,
@@ -306,6 +353,8 @@ TABLES = {
     "block-cpu": lambda: cpu_ratios((("", "block"),), True),
     "quickstart-seeds": quickstart_seeds,
     "quickstart-rates": quickstart_rates,
+    "quality-methods": quality_of_methods,
+    "quality-rates": quality_of_rates,
     "gpu-steps": gpu_steps,
     "gpu-widths": gpu_widths,
     "gpu-kernels": gpu_kernels,
@@ -315,6 +364,9 @@ TABLES = {
     "slope-gpu-inference": lambda: gpu_inference("h200-slope.json", "slope"),
     "gpu-block-products": lambda: products_by_shape(Results("h200-block.json"), "block-planned", "dense",
                                                     r"matmul-\d+x\d+"),
+    "slope-memory": lambda: memory_of_models("h200-slope.json", (("slope", "SLoPe"), ("slope-r1.56", "rank 1.56 %"),
+                                                                 ("slope-r6.25", "rank 6.25 %"))),
+    "block-memory": lambda: memory_of_models("h200-block.json", (("block", "block"),)),
     "block-gpu-steps": lambda: gpu_steps_of("h200-block.json", "block", "block"),
     "block-gpu-inference": lambda: gpu_inference("h200-block.json", "block"),
 }

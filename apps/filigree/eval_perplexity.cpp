@@ -1,9 +1,7 @@
 // eval --task perplexity: the run's validation data, or other data for the same tokenizer.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "core/interrupt.h"
 #include "core/progress.h"
@@ -31,6 +29,8 @@ void check_data(const std::vector<std::string>& data) {
 TrainingData find_data(const EvalOptions& options, const LoadedModel& loaded) {
   check_data(options.data);
   DataConfig config = loaded.config.data;
+  require_user(!options.data.empty() || !config.train.empty(),
+               "an imported model has no data of its own; name some with --data");
   if (!options.data.empty()) {
     config.train = options.data;
     config.val = options.data;
@@ -50,13 +50,10 @@ TrainingData find_data(const EvalOptions& options, const LoadedModel& loaded) {
 
 }  // namespace
 
-void eval_perplexity(const EvalOptions& options, Device& device, const LoadedModel& loaded) {
+PerplexityResult eval_perplexity(const EvalOptions& options, Device& device, const LoadedModel& loaded,
+                                 Activations& activations) {
   const TrainingData data = find_data(options, loaded);
   const DatasetView view(data.val, loaded.config.model.vocab);
-  Activations activations(device, loaded.config.model, loaded.config.run.precision, options.batch,
-                          loaded.config.model.context, Recompute::inference);
-  PlanTable plans(!loaded.config.run.deterministic);
-  loaded.model->plan(device, plans, options.batch * loaded.config.model.context);
   Progress progress(options.json ? nullptr : stderr, "perplexity",
                     options.tokens > 0 ? std::min(options.tokens, view.tokens() - 1) : view.tokens() - 1);
   const Perplexity result = perplexity(device, *loaded.model, activations, view,
@@ -68,27 +65,7 @@ void eval_perplexity(const EvalOptions& options, Device& device, const LoadedMod
                                           if (interrupt_requested()) throw Interrupted("interrupted");
                                         }});
   progress.finish(std::to_string(result.targets) + " tokens");
-  if (options.json) {
-    nlohmann::ordered_json json = {{"checkpoint", loaded.checkpoint.string()},
-                                   {"step", loaded.step},
-                                   {"task", "perplexity"},
-                                   {"loss", result.loss},
-                                   {"perplexity", result.perplexity},
-                                   {"bits_per_byte", nullptr},
-                                   {"tokens", result.targets},
-                                   {"unigram_entropy", nullptr}};
-    if (std::isfinite(result.bits_per_byte)) json["bits_per_byte"] = result.bits_per_byte;
-    if (data.val_unigram_entropy > 0.0) json["unigram_entropy"] = data.val_unigram_entropy;
-    std::printf("%s\n", json.dump(2).c_str());
-    return;
-  }
-  std::printf("%s, step %lld\n", loaded.checkpoint.c_str(), static_cast<long long>(loaded.step));
-  std::printf("loss           %.4f nats a token, over %lld tokens\nperplexity     %.3f\n", result.loss,
-              static_cast<long long>(result.targets), result.perplexity);
-  if (std::isfinite(result.bits_per_byte)) std::printf("bits per byte  %.4f\n", result.bits_per_byte);
-  if (data.val_unigram_entropy > 0.0)
-    std::printf("unigram        %.4f nats a token: the loss of knowing only how often each token occurs\n",
-                data.val_unigram_entropy);
+  return {result, data.val_unigram_entropy};
 }
 
 }  // namespace filigree

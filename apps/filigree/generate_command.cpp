@@ -10,6 +10,7 @@
 #include "core/interrupt.h"
 #include "eval/generate.h"
 #include "option_checks.h"
+#include "text/utf8.h"
 #include "train/model_loading.h"
 
 namespace filigree {
@@ -23,19 +24,6 @@ struct Options {
   std::vector<std::string> overrides;
   std::string device = "auto";
 };
-
-// Length of the part of `text` that ends in no unfinished UTF-8 character.
-std::size_t complete_length(const std::string& text) {
-  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if (byte >= 0xC0) {
-      const std::size_t needed = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
-      return back < needed ? text.size() - back : text.size();
-    }
-    if (byte < 0x80) break;
-  }
-  return text.size();
-}
 
 void run(const Options& options) {
   check_sampling(options.sampling);
@@ -59,7 +47,7 @@ void run(const Options& options) {
     if (id == tokenizer.end_of_text() || interrupt_requested()) return true;
     made.push_back(id);
     const std::string text = tokenizer.decode(made);
-    const std::size_t end = complete_length(text);
+    const std::size_t end = utf8_complete_length(text);
     if (end > printed) {
       std::fwrite(text.data() + printed, 1, end - printed, stdout);
       std::fflush(stdout);

@@ -44,6 +44,8 @@ std::string short_backend(std::string text) {
 // What a checkpoint is: its step and its phases.
 std::string describe(const CheckpointReader& checkpoint, const Config& config) {
   const CheckpointState& state = checkpoint.state();
+  if (!state.imported.empty())
+    return fmt::format("{}: imported, {} of Hugging Face", checkpoint.folder().filename().string(), state.imported);
   std::string text =
       fmt::format("{}: step {} of {}", checkpoint.folder().filename().string(), state.step, config.train.steps);
   if (state.dense_phase) text += fmt::format(", in its dense phase, which ends at step {}", state.sparse_start);

@@ -12,6 +12,7 @@
 #include "core/interrupt.h"
 #include "eval_command.h"
 #include "generate_command.h"
+#include "hub_commands.h"
 #include "inspect_command.h"
 #include "plan_command.h"
 #include "prepare_command.h"
@@ -72,6 +73,8 @@ int main(int argc, char** argv) {
   filigree::add_eval_command(program);
   filigree::add_generate_command(program);
   filigree::add_inspect_command(program);
+  filigree::add_import_command(program);
+  filigree::add_export_command(program);
   filigree::add_bench_command(program, {argv, argv + argc});
   filigree::add_plan_command(program);
   filigree::add_report_command(program);

@@ -42,9 +42,13 @@ void add_prepare_command(CLI::App& app) {
   command->add_option("--text", options->text, "text files or folders: .txt, .jsonl, each also .gz, .xz, .zst")
       ->required()
       ->type_name("PATH");
-  command->add_option("--tokenizer", options->tokenizer, "bytes, spm:VOCAB_SIZE to train one, or a tokenizer's file")
+  command
+      ->add_option(
+          "--tokenizer", options->tokenizer,
+          "bytes, spm:VOCAB_SIZE to train one, or a file or folder: tokenizer.json, vocab.json with merges.txt, "
+          "tiktoken ranks (cl100k_base.tiktoken), a SentencePiece model")
       ->required()
-      ->type_name("bytes|spm:VOCAB_SIZE|FILE");
+      ->type_name("bytes|spm:VOCAB_SIZE|FILE|FOLDER");
   command->add_option("--out", options->out, "the folder to create")->required()->type_name("DIR");
   CLI::Option* const share =
       command->add_option("--val-fraction", options->val_fraction, "share of the text held out for validation")

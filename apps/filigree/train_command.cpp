@@ -70,8 +70,10 @@ Config read_config_of_rank(const Options& options, const Launch& launch) {
   try {
     return read_config(options.config, options.overrides);
   } catch (const UserError& error) {
-    if (launch.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-    if (launch.rank > 0 && interrupt_requested()) throw FailedElsewhere(2, error.what());
+    for (int tenths = 0; launch.rank > 0 && tenths < 50; ++tenths) {
+      if (interrupt_requested()) throw FailedElsewhere(2, error.what());
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
     throw;
   }
 }

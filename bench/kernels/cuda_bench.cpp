@@ -19,6 +19,7 @@
 #include "kernels/adamw/adamw.h"
 #include "kernels/bandwidth_bench.h"
 #include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/decode_bench.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/nm_bandwidth_bench.h"
@@ -228,6 +229,7 @@ void run(const std::string& only, const std::string& json, const std::string& co
   bench_slope(bench, 3072, 768);
   bench_slope(bench, 6400, 1600);
   bench_slope(bench, 20480, 5120);
+  bench_decode(bench);
   bench_parameters(bench, "gpt2-124m", 12, 768);
   bench_parameters(bench, "gpt2-1.5b", 48, 1600);
   if (json.empty()) return;

@@ -9,9 +9,8 @@ from experiment import BestRate, Case, Experiment, rate_grid
 NANO = Case("nano-25m-88M-tokens", "nano-25m.toml")
 GPT2 = Case("gpt2-124m-vocab8192-88M-tokens", "gpt2-124m.toml")
 
-# Of every method its own best rate. Sparse ones learn best at larger rates: a grid that ends at the best is too short.
-DENSE_RATES = ("1.5e-3", "3e-3", "6e-3")
-SPARSE_RATES = ("3e-3", "6e-3", "1.2e-2")
+# Of every method its own best rate: a grid that ends at the best is too short.
+RATES = ("1.5e-3", "3e-3", "6e-3")
 SEEDS = (1, 2, 3)
 
 # --scale tiny: every experiment in a second or two on a processor, to see that it runs.
@@ -56,10 +55,9 @@ def experiments(ratios):
 def rates():
     group = "1 learning rates"
     table = []
-    for method, rates_of, settings in (
-            ("dense", DENSE_RATES, {}), ("slope", SPARSE_RATES, SLOPE), ("block-16", SPARSE_RATES, block(16)),
-            ("block-128", SPARSE_RATES, block(128)), ("dense-half-depth", DENSE_RATES, HALF_DEPTH)):
-        table += rate_grid(group, NANO, method, rates_of, settings)
+    for method, settings in (("dense", {}), ("slope", SLOPE), ("block-16", block(16)), ("block-128", block(128)),
+                             ("dense-half-depth", HALF_DEPTH)):
+        table += rate_grid(group, NANO, method, RATES, settings)
     return table
 
 
@@ -84,7 +82,7 @@ def seeds(ratios):
 def half_width():
     """A quarter of the weights in linear layers: smaller than any of the sparse models."""
     group = "6 half width"
-    return (rate_grid(group, NANO, "dense-half-width", DENSE_RATES, HALF_WIDTH)
+    return (rate_grid(group, NANO, "dense-half-width", RATES, HALF_WIDTH)
             + [Experiment(group, NANO, "dense-half-width", HALF_WIDTH, SEEDS, best("dense-half-width"))])
 
 

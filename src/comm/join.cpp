@@ -8,15 +8,12 @@
 #include "comm/mpi_communicator.h"
 #include "comm/nccl_communicator.h"
 #include "comm/tcp_control.h"
-#include "core/cuda_runtime.h"
 
 namespace filigree {
 
 std::unique_ptr<Communicator> join_ranks(const Launch& launch, const Config& config, const std::string& version) {
   const std::chrono::duration<double> timeout(config.distributed.timeout);
-  const std::string& device = config.run.device;
-  const bool gpu = device == "cuda" || (device == "auto" && cuda::unusable().empty());
-  if (!gpu) {
+  if (!Device::means_gpu(config.run.device)) {
     require_user(launch.way == Launch::Way::mpi,
                  launch.launcher + " started " + std::to_string(launch.size) +
                      " ranks without MPI, which is needed on processors; use mpirun, or srun --mpi=pmix");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "comm/agreement.h"
 
@@ -34,10 +35,12 @@ void Vigil::heard(int rank) {
 
 std::optional<int> Vigil::overdue() {
   const std::scoped_lock lock(mutex_);
+  const auto now = Clock::now();
+  if (now - std::exchange(last_look_, now) > timeout_ / 2) std::fill(last_word_.begin(), last_word_.end(), now);
   // The first rank speaks first where both sides wait for each other.
   const std::chrono::duration<double> limit = timeout_ + (rank_ > 0 ? 2.0 : 0.0) * interval_;
   for (const int other : watched_)
-    if (Clock::now() - last_word_[static_cast<std::size_t>(other)] > limit) return other;
+    if (now - last_word_[static_cast<std::size_t>(other)] > limit) return other;
   return std::nullopt;
 }
 

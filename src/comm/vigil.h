@@ -24,7 +24,8 @@ class Vigil {
   const std::vector<int>& watched() const { return watched_; }
 
   void heard(int rank);
-  // The first watched rank whose word is overdue, once it is.
+  // The first watched rank whose word is overdue, once it is. To be asked all the time: after a long break it is this
+  // process that was stopped, and all others get the whole timeout again.
   std::optional<int> overdue();
   // What to say of it.
   std::string silence(int rank) const;
@@ -49,6 +50,7 @@ class Vigil {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Clock::time_point> last_word_;
+  Clock::time_point last_look_ = Clock::now();
   bool lost_ = false, said_here_ = false, noticed_ = false;
   std::string why_;
 };

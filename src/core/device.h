@@ -47,12 +47,16 @@ class Device {
   static std::unique_ptr<Device> cuda(int index = 0);
   // `name` as in run.device: "cpu", "cuda", or "auto", a GPU where one can be used.
   static std::unique_ptr<Device> named(std::string_view name, int threads = 0, int index = 0);
-  // Computes nothing and holds nothing: for laying a model out to learn its memory (see Memory).
-  static std::unique_ptr<Device> plan();
+  // Computes nothing and holds nothing: for laying a model out to learn its memory (see Memory), as a processor would
+  // hold it or a GPU with all of its libraries.
+  static std::unique_ptr<Device> plan(bool as_gpu = false);
+  // Would named() take a GPU?
+  static bool means_gpu(std::string_view name);
 
   ~Device();
 
   bool is_cuda() const { return memory_.kind() == Memory::Kind::gpu; }
+  bool plans_gpu() const { return plans_gpu_; }
   // All kernels of a GPU run in this stream, in the order of the calls. Null on the CPU.
   CUstream_st* stream() const { return stream_; }
   // Beside it, for copies that kernels do not wait for by themselves (Upload).
@@ -62,6 +66,8 @@ class Device {
   // time, and nothing is timed.
   void set_deterministic(bool value) { deterministic_ = value; }
   bool deterministic() const { return deterministic_; }
+  // No work is queued that writes weights (SettledWeights).
+  bool weights_settled() const { return weights_settled_; }
   // Returns when all work so far is done. Kernels return before theirs is, on a GPU.
   void synchronize() const;
 
@@ -94,6 +100,7 @@ class Device {
 
  private:
   friend class WorkGraph;
+  friend class SettledWeights;
   explicit Device(Memory::Kind kind) : memory_(kind) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -104,11 +111,29 @@ class Device {
   int threads_ = 1;
   bool deterministic_ = false;
   bool recording_ = false;  // by a WorkGraph
+  bool plans_gpu_ = false;
+  bool weights_settled_ = false;
   std::int64_t scratch_moves_ = 0;
   CUstream_st* stream_ = nullptr;
   CUstream_st* copy_stream_ = nullptr;
   cuda::GpuProperties gpu_;
   std::string description_;
+};
+
+// While one lives, whoever made it queues no work that writes weights, and has queued other work since the last that
+// did: a GPU's kernels may read weights before the kernel ahead of them is done.
+class SettledWeights {
+ public:
+  explicit SettledWeights(Device& device) : device_(device), before_(device.weights_settled_) {
+    device.weights_settled_ = true;
+  }
+  ~SettledWeights() { device_.weights_settled_ = before_; }
+  SettledWeights(const SettledWeights&) = delete;
+  SettledWeights& operator=(const SettledWeights&) = delete;
+
+ private:
+  Device& device_;
+  bool before_;
 };
 
 // What this processor can do, read once from cpuid.

@@ -37,11 +37,12 @@ std::int64_t sequence_for(std::int64_t length, std::int64_t rows, std::int64_t c
 std::vector<Window> windows_of(const Continuation& text, std::size_t index, std::int64_t context) {
   const auto size = static_cast<std::int64_t>(text.ids.size());
   require(text.first >= 1 && text.first <= size, "a continuation needs a token before it");
+  const bool fits = size - text.first <= context;
   std::vector<Window> windows;
   // From the end backwards: the last window reaches as far back as it can.
   for (std::int64_t end = size; end > text.first;) {
     const std::int64_t begin = std::max<std::int64_t>(0, end - 1 - context);
-    const std::int64_t seen = begin == 0 ? 1 : std::max<std::int64_t>(context / 2, 1);
+    const std::int64_t seen = fits || begin == 0 ? 1 : std::max<std::int64_t>(context / 2, 1);
     const std::int64_t first = std::max(text.first, begin + seen);
     windows.push_back({index, begin, first, end});
     end = first;
@@ -60,9 +61,9 @@ std::vector<Pass> plan_passes(std::span<const Window> sorted, std::int64_t rows,
   return passes;
 }
 
-std::vector<double> log_likelihoods(Device& device, Transformer& model, Activations& activations,
-                                    std::span<const Continuation> texts,
-                                    const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
+std::vector<Likelihood> log_likelihoods(Device& device, Transformer& model, Activations& activations,
+                                        std::span<const Continuation> texts,
+                                        const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
   const std::int64_t context = activations.sequence(), rows = activations.batch() * context;
   const Distinct all = distinct(texts);
   std::vector<Window> windows;
@@ -74,9 +75,10 @@ std::vector<double> log_likelihoods(Device& device, Transformer& model, Activati
 
   const OwnedTensor tokens = device.memory().tensor(Purpose::data, DType::i32, {rows});
   const OwnedTensor targets = device.memory().tensor(Purpose::data, DType::i32, {rows});
-  std::vector<std::int32_t> inputs(static_cast<std::size_t>(rows)), following(inputs.size());
+  const OwnedTensor greedy = device.memory().tensor(Purpose::data, DType::i32, {rows});
+  std::vector<std::int32_t> inputs(static_cast<std::size_t>(rows)), following(inputs.size()), best(inputs.size());
   std::vector<float> losses(inputs.size());
-  std::vector<double> sums(all.texts.size(), 0.0);
+  std::vector<Likelihood> of_texts(all.texts.size());
   for (std::size_t done = 0; done < passes.size(); ++done) {
     const Pass& pass = passes[done];
     const Shape shape{rows / pass.sequence, pass.sequence};
@@ -96,17 +98,21 @@ std::vector<double> log_likelihoods(Device& device, Transformer& model, Activati
     }
     device.copy_from_host(tokens, inputs.data());
     device.copy_from_host(targets, following.data());
-    model.loss(device, activations, tokens.view().reshaped(shape), targets.view().reshaped(shape));
+    model.loss(device, activations, tokens.view().reshaped(shape), targets.view().reshaped(shape), greedy);
+    device.copy_to_host(best.data(), greedy);
     device.copy_to_host(losses.data(), activations.losses(rows));
     for (std::size_t i = 0; i < pass.count; ++i) {
       const Window& window = windows[pass.first + i];
-      for (std::int64_t at = window.first; at < window.end; ++at)
-        sums[window.text] -= static_cast<double>(losses[row(i, window, at)]);
+      Likelihood& text = of_texts[window.text];
+      for (std::int64_t at = window.first; at < window.end; ++at) {
+        text.log -= static_cast<double>(losses[row(i, window, at)]);
+        text.greedy = text.greedy && best[row(i, window, at)] != 0;
+      }
     }
     if (progress) progress(static_cast<std::int64_t>(done + 1), static_cast<std::int64_t>(passes.size()));
   }
-  std::vector<double> results;
-  for (const std::size_t place : all.place) results.push_back(sums[place]);
+  std::vector<Likelihood> results;
+  for (const std::size_t place : all.place) results.push_back(of_texts[place]);
   return results;
 }
 

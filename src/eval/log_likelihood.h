@@ -16,17 +16,23 @@ struct Continuation {
   std::int64_t first = 1;
 };
 
-// Sum over the continuation's tokens of the logarithm (natural) of their probability, each given all tokens before it.
-// Where these are more than the model's context, a token sees the nearest ones, at least half a context of them.
+struct Likelihood {
+  double log = 0.0;    // sum over the continuation's tokens of the logarithm (natural) of their probability
+  bool greedy = true;  // each of them was the most probable one
+};
+
+// Of each text's continuation, each token given all tokens before it. Where these are more than the model's context and
+// the continuation fits into one, the text loses its beginning; of a longer continuation a token sees the nearest
+// tokens, at least half a context of them.
 //
 // Texts of similar length share a forward pass, filled up with tokens that nobody looks at: every pass has the rows
 // that the activations were planned for, batch() x sequence(), so that Transformer::plan for these rows serves all of
 // them. Equal continuations are computed once and have equal results.
 //
 // `progress` is called after each pass, in passes; an exception ends the work.
-std::vector<double> log_likelihoods(Device& device, Transformer& model, Activations& activations,
-                                    std::span<const Continuation> texts,
-                                    const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
+std::vector<Likelihood> log_likelihoods(
+    Device& device, Transformer& model, Activations& activations, std::span<const Continuation> texts,
+    const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
 
 // How that is cut up: a window of a text in which the targets ids[first .. end) are scored, given ids[begin .. first).
 struct Window {
@@ -35,7 +41,7 @@ struct Window {
 
   std::int64_t length() const { return end - begin - 1; }  // of the model's input
 };
-// The windows that score a text; more than one only where it is longer than the context.
+// The windows that score a text; more than one only where its continuation is longer than the context.
 std::vector<Window> windows_of(const Continuation& text, std::size_t index, std::int64_t context);
 
 // Windows [first, first + count) of a list that is sorted by length, the longest first, as sequences of `sequence`

@@ -14,9 +14,11 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLargestFile = std::size_t{1} << 30;
 constexpr std::size_t kPieceBytes = 1 << 16;
 
+std::string inner_extension(const fs::path& path) {
+  return (compression_of(path) == Compression::none ? path : path.stem()).extension().string();
+}
 bool is_json_lines(const fs::path& path) {
-  const fs::path inner = compression_of(path) == Compression::none ? path : path.stem();
-  return inner.extension() == ".jsonl";
+  return inner_extension(path) == ".jsonl";
 }
 
 std::string read_all(const fs::path& path) {
@@ -45,7 +47,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<NamedFile> read_task_files(const fs::path& path) {
+std::vector<NamedFile> read_task_files(const fs::path& path, std::string_view also) {
   std::vector<NamedFile> files;
   std::error_code error;
   if (fs::is_directory(path, error)) {
@@ -58,10 +60,11 @@ std::vector<NamedFile> read_task_files(const fs::path& path) {
         files.push_back({path.string() + ": " + file.name, std::move(file.bytes)});
     require_user(!files.empty(), path.string() + ": this archive holds no .jsonl file");
   } else {
-    require_user(!fs::exists(path, error) || is_json_lines(path),
+    require_user(!fs::exists(path, error) || is_json_lines(path) || (!also.empty() && inner_extension(path) == also),
                  path.string() +
                      ": expected a folder, a tar archive (.tar, .tar.gz, .tar.xz, .tar.zst) or a .jsonl "
-                     "file");
+                     "file" +
+                     (also.empty() ? "" : " (or " + std::string(also) + ")"));
     files.push_back({path.string(), read_all(path)});
   }
   std::sort(files.begin(), files.end(), [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });

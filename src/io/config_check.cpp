@@ -102,10 +102,6 @@ class Checker {
   void check_exchange() {
     const GradientsConfig& gradients = config_.gradients;
     if (gradients.exchange == "dense") return;
-    if (config_.distributed.zero > 0)
-      report("distributed.zero", config_.distributed.zero,
-             "but gradients.exchange = \"" + gradients.exchange +
-                 "\" needs all of the optimizer's state on every rank; expected 0, or the exchange \"dense\"");
     if (gradients.exchange == "powersgd" && gradients.wire_dtype != DType::f32)
       report_text("gradients.wire_dtype", "bf16", "but powersgd sends its factors in fp32; expected \"fp32\"");
     if (gradients.exchange == "radius") check_radius();

@@ -11,6 +11,7 @@ namespace filigree {
 namespace {
 
 constexpr UnservedKey kUnserved[] = {
+    {"distributed.zero", "sharded optimizer state"},
     {"eval.tasks", "evaluation tasks other than perplexity while training"},
     {"log.tensorboard", "TensorBoard files"},
 };
@@ -129,7 +130,6 @@ std::string value_problem(const ConfigKey& key, const ConfigValue& value) {
       return key.valid == nullptr || key.valid(text) ? "" : expected;
     }
     case Kind::text_list:
-      if (key.required && std::get<std::vector<std::string>>(value).empty()) return expected;
       for (const std::string& text : std::get<std::vector<std::string>>(value))
         if (key.valid != nullptr && !key.valid(text)) return expected;
       return "";

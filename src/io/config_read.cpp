@@ -11,6 +11,7 @@
 #include "io/atomic_file.h"
 #include "io/config_keys.h"
 #include "io/config_toml.h"
+#include "io/hub/hub_weights.h"
 #include "io/model_presets.h"
 #include "io/tokenizer_rule.h"
 
@@ -152,16 +153,17 @@ class Reader {
     throw_problems();
 
     Config config;
+    fill_from_init(config.model);
     if (const auto preset = values_.find("model.preset"); preset != values_.end())
       if (auto model = model_preset(std::get<std::string>(preset->second.value))) config.model = *std::move(model);
     for (const ConfigKey& key : config_keys())
       if (const auto found = values_.find(key.name); found != values_.end()) key.set(config, found->second.value);
-    if (!values_.contains("model.tied")) config.model.tied = config.model.arch != "llama";
+    if (!values_.contains("model.tied") && !shape_from_init_) config.model.tied = config.model.arch != "llama";
     if (!config.weights.block.chosen() && config.run.device == "cuda") config.weights.block = default_block(true);
     if (config.model.layers == 0 || config.model.width == 0 || config.model.heads == 0 || config.model.context == 0)
       throw UserError(file +
                       ": the model has no shape; expected model.preset, or model.layers, model.width, "
-                      "model.heads and model.context");
+                      "model.heads and model.context, or model.init, a model to start from");
     resolve_shape(config.model);
     check_config(config, [&](std::string_view key) { return place_of(key).value_or(file); });
     return config;
@@ -172,6 +174,30 @@ class Reader {
     ConfigValue value;
     std::string where;
   };
+
+  // A model that goes on from another has that one's shape, where the configuration does not say it in full. (A run's
+  // resolved configuration always does, so that this ends with the first run.)
+  void fill_from_init(ModelConfig& model) {
+    const auto init = values_.find("model.init");
+    const auto given = [&](const char* key) { return values_.contains(key); };
+    if (init == values_.end() || given("model.preset")) return;
+    if (given("model.layers") && given("model.width") && given("model.heads") && given("model.context")) return;
+    const fs::path folder = std::get<std::string>(init->second.value);
+    const auto context = values_.find("model.context");
+    try {
+      if (is_hub_folder(folder))
+        model =
+            read_hub_config(folder, context == values_.end() ? 0 : std::get<std::int64_t>(context->second.value)).model;
+      else if (fs::exists(folder / "config.toml"))
+        model = read_config(folder / "config.toml").model;
+      else
+        return;
+    } catch (const UserError& error) {
+      throw UserError(init->second.where + ": model.init: " + error.what());
+    }
+    model.preset = "";
+    shape_from_init_ = true;
+  }
 
   static toml::table parse_file(std::string_view text, const Origin& origin) {
     try {
@@ -305,6 +331,7 @@ class Reader {
     std::string text;
   };
   std::map<std::string, Given, std::less<>> values_;
+  bool shape_from_init_ = false;
   std::set<std::string_view> seen_;  // known keys, whether or not their value was right
   std::vector<Problem> problems_;
 };

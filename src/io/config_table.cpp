@@ -140,7 +140,8 @@ bool is_not_empty(std::string_view text) {
 
 static_assert(kSmallestSentencePieceVocab == 259 && kLargestSentencePieceVocab == 1'000'000);
 constexpr std::string_view kTokenizerForm =
-    "\"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the bytes and three more) to 1000000, or a tokenizer's file";
+    "\"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the bytes and three more) to 1000000, or a tokenizer's file or "
+    "folder";
 
 constexpr std::string_view kNoMethod = "this weight method";
 
@@ -188,7 +189,8 @@ std::vector<ConfigKey> make_keys() {
   add(positive(key<&Config::model, &ModelConfig::rope_base>("model.rope_base", "base of the rotary angles (llama)")));
   add(key<&Config::model, &ModelConfig::tied>("model.tied",
                                               "the head shares the embedding; by default in gpt2 and opt"));
-  add(path(key<&Config::model, &ModelConfig::init>("model.init", "run or checkpoint to start from")));
+  add(path(key<&Config::model, &ModelConfig::init>(
+      "model.init", "run, checkpoint or Hugging Face folder to start from, and to take the shape from")));
 
   add(required(
       path(checked(key<&Config::data, &DataConfig::train>("data.train", "token shards or text to train on; globs"),
@@ -326,9 +328,6 @@ std::vector<ConfigKey> make_keys() {
   add(ranged(key<&Config::gradients, &GradientsConfig::rank>("gradients.rank", "powersgd: rank of what is sent"), 1,
              1024));
 
-  add(resumable(ranged(key<&Config::distributed, &DistributedConfig::zero>(
-                           "distributed.zero", "1: each rank keeps its share of the optimizer's state only"),
-                       0, 1)));
   add(resumable(positive(key<&Config::distributed, &DistributedConfig::bucket_mb>(
       "distributed.bucket_mb", "MiB of gradients that are sent at once"))));
   add(resumable(key<&Config::distributed, &DistributedConfig::overlap>(

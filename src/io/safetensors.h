@@ -25,10 +25,11 @@
 
 namespace filigree {
 
-enum class StoredType : std::uint8_t { f32, bf16, f16, i32, i64, u8 };
+enum class StoredType : std::uint8_t { f32, bf16, f16, i32, i64, u8, boolean };
 
 std::size_t size_of(StoredType type);
-std::string_view name_of(StoredType type);  // "F32", "BF16", ...
+std::string_view name_of(StoredType type);                       // "F32", "BF16", ...
+std::string shape_text(const std::vector<std::int64_t>& shape);  // "(2, 3)"
 StoredType stored_type(DType dtype);
 
 struct StoredTensor {
@@ -101,8 +102,12 @@ class SafetensorsFile {
   // Copies a tensor into `out`, whose shape must be the stored one. fp32 and bf16 take F32, BF16 and F16, rounded to
   // nearest even where they have fewer bits; int32 takes I32 and uint8 takes U8.
   void load(std::string_view name, const Tensor& out) const;
+  // The same of rows [first, first + rows of out) of the outermost extent; the other extents must be the stored ones.
+  void load_rows(std::string_view name, std::int64_t first, const Tensor& out) const;
 
  private:
+  void copy(const StoredTensor& tensor, std::int64_t first, const Tensor& out) const;
+
   MappedFile file_;
   SafetensorsIndex index_;
   std::map<std::string_view, std::size_t> by_name_;  // views into index_

@@ -19,8 +19,8 @@ constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limi
 constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
 
 std::optional<StoredType> type_named(std::string_view name) {
-  for (const StoredType type :
-       {StoredType::f32, StoredType::bf16, StoredType::f16, StoredType::i32, StoredType::i64, StoredType::u8})
+  for (const StoredType type : {StoredType::f32, StoredType::bf16, StoredType::f16, StoredType::i32, StoredType::i64,
+                                StoredType::u8, StoredType::boolean})
     if (name_of(type) == name) return type;
   return {};
 }

@@ -50,18 +50,19 @@ bool convert_floats(To* out, StoredType stored, const std::byte* in, std::int64_
     case StoredType::i32:
     case StoredType::i64:
     case StoredType::u8:
+    case StoredType::boolean:
       return false;
   }
   return false;
 }
+
+}  // namespace
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "(";
   for (std::size_t axis = 0; axis < shape.size(); ++axis) text += (axis > 0 ? ", " : "") + std::to_string(shape[axis]);
   return text + ")";
 }
-
-}  // namespace
 
 std::size_t size_of(StoredType type) {
   switch (type) {
@@ -76,6 +77,7 @@ std::size_t size_of(StoredType type) {
     case StoredType::i64:
       return 8;
     case StoredType::u8:
+    case StoredType::boolean:
       return 1;
   }
   return 0;
@@ -95,6 +97,8 @@ std::string_view name_of(StoredType type) {
       return "I64";
     case StoredType::u8:
       return "U8";
+    case StoredType::boolean:
+      return "BOOL";
   }
   return "?";
 }
@@ -144,15 +148,36 @@ void SafetensorsFile::load(std::string_view name, const Tensor& out) const {
   if (!same_shape)
     throw UserError(path().string() + ": tensor '" + tensor.name + "' has shape " + shape_text(tensor.shape) +
                     ", expected " + to_string(out.shape));
-  const std::span<const std::byte> stored = bytes(tensor);
-  if (stored.empty()) return;
+  copy(tensor, 0, out);
+}
+
+void SafetensorsFile::load_rows(std::string_view name, std::int64_t first, const Tensor& out) const {
+  const StoredTensor& tensor = at(name);
+  const int rank = out.shape.rank();
+  bool fits = rank > 0 && tensor.shape.size() == static_cast<std::size_t>(rank) && first >= 0 &&
+              first <= tensor.shape[0] && out.shape[0] <= tensor.shape[0] - first;
+  std::int64_t row = 1;  // elements
+  for (int axis = 1; fits && axis < rank; ++axis) {
+    row *= out.shape[axis];
+    fits = tensor.shape[static_cast<std::size_t>(axis)] == out.shape[axis];
+  }
+  if (!fits)
+    throw UserError(path().string() + ": tensor '" + tensor.name + "' has shape " + shape_text(tensor.shape) +
+                    ", expected " + to_string(out.shape) + " from row " + std::to_string(first) + " on");
+  copy(tensor, first * row, out);
+}
+
+// Elements from `first` on, which are there.
+void SafetensorsFile::copy(const StoredTensor& tensor, std::int64_t first, const Tensor& out) const {
+  if (out.count() == 0) return;
+  const std::byte* stored = bytes(tensor).data() + static_cast<std::size_t>(first) * size_of(tensor.type);
   if (tensor.type == stored_type(out.dtype)) {
-    std::memcpy(out.data, stored.data(), stored.size());
+    std::memcpy(out.data, stored, out.bytes());
     return;
   }
   bool converted = false;
-  if (out.dtype == DType::f32) converted = convert_floats(out.as<float>(), tensor.type, stored.data(), out.count());
-  if (out.dtype == DType::bf16) converted = convert_floats(out.as<bf16>(), tensor.type, stored.data(), out.count());
+  if (out.dtype == DType::f32) converted = convert_floats(out.as<float>(), tensor.type, stored, out.count());
+  if (out.dtype == DType::bf16) converted = convert_floats(out.as<bf16>(), tensor.type, stored, out.count());
   if (!converted)
     throw UserError(path().string() + ": tensor '" + tensor.name + "' has dtype " + std::string(name_of(tensor.type)) +
                     ", expected " + std::string(name_of(stored_type(out.dtype))));

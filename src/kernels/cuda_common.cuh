@@ -81,6 +81,20 @@ __device__ __forceinline__ float block_sum(float value, float* partial) {
   return sum;
 }
 
+// Between kernels, from compute capability 9.0 on: a kernel that is launched with programmatic stream serialization may
+// begin when all thread blocks of the one before it have called let_next_begin, wherever that is. What that one writes
+// is there, and what it reads may be written, after wait_for_previous.
+__device__ __forceinline__ void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 inline unsigned int blocks_for(std::int64_t count, std::int64_t per_block) {
   return static_cast<unsigned int>((count + per_block - 1) / per_block);
 }

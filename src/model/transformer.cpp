@@ -5,12 +5,14 @@
 
 #include "core/hash.h"
 #include "core/random.h"
+#include "io/config_keys.h"
 #include "io/model_presets.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/random/random_fill.h"
 #include "kernels/rotary/rotary.h"
+#include "model/stored_layer.h"
 #include "sparsity/dense_weight.h"
 #include "sparsity/layer_policy.h"
 
@@ -37,23 +39,31 @@ std::int64_t spare_logits(const ModelConfig& model) {
   return padded_vocab(model.vocab) - model.vocab;
 }
 
-// The dense matrix behind a sparse layer of another run, its adapter added.
-void load_expanded(Device& device, const CheckpointSource& source, const Config& from, const LinearSpec& spec,
-                   bool adapter, const Tensor& dense) {
-  const LinearSpec stored = layer_spec(from, spec.name, spec.inputs, spec.outputs, Mode::inference, false);
-  const auto weight = make_linear_weight(device, stored);
-  weight->load(device, source, false);
-  weight->expand(device, dense, LinearWeight::Content::values);
-  if (!adapter) return;
-  Adapter low_rank(device, {.name = spec.name,
-                            .inputs = spec.inputs,
-                            .outputs = spec.outputs,
-                            .rank = from.adapters.rank,
-                            .scaled_init = from.adapters.init == "scaled",
-                            .dtype = stored.dtype,
-                            .mode = Mode::inference});
-  low_rank.load(device, source, false);
-  low_rank.merge_into(device, dense);
+// Also what no shape shows: a model with other heads or another epsilon would be loaded, and be a worse one.
+void check_same_model(const ModelConfig& from, const ModelConfig& now) {
+  require_user(from.arch == now.arch && from.tied == now.tied,
+               "model.init: its model is " + from.arch + (from.tied ? ", tied" : ", untied") + ", this one is " +
+                   now.arch + (now.tied ? ", tied" : ", untied"));
+  std::string text;
+  const auto compare = [&](const char* key, const auto& theirs, const auto& ours) {
+    if (theirs == ours) return;
+    const auto value = [](const auto& number) { return toml_value(ConfigValue(number)); };
+    text += (text.empty() ? "" : ", ") + std::string("model.") + key + " = " + value(theirs) + " in place of " +
+            value(ours);
+  };
+  compare("layers", from.layers, now.layers);
+  compare("width", from.width, now.width);
+  compare("heads", from.heads, now.heads);
+  compare("kv_heads", from.kv_heads, now.kv_heads);
+  compare("ffn", from.ffn, now.ffn);
+  compare("vocab", from.vocab, now.vocab);
+  compare("norm_epsilon", from.norm_epsilon, now.norm_epsilon);
+  if (now.arch == "llama")
+    compare("rope_base", from.rope_base, now.rope_base);
+  else
+    compare("context", from.context, now.context);
+  require_user(text.empty(), "model.init: its model has " + text +
+                                 "; leave the shape out of the configuration, and it is taken from there");
 }
 
 }  // namespace
@@ -154,8 +164,8 @@ void Transformer::forward_blocks(Device& device, Activations& activations, const
 
 // Losses of all tokens, chunk by chunk; with `scale` also the head's backward pass, which leaves the gradient of the
 // final norm's output in place of that output.
-void Transformer::head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
-                              bool accumulate) {
+void Transformer::head_losses(Device& device, Activations& activations, const Tensor& targets, const Tensor& greedy,
+                              const float* scale, bool accumulate) {
   const std::int64_t tokens = targets.count();
   const LinearSpec& head = head_->weight().spec();
   const std::int64_t columns = head.outputs + head.spare_outputs;
@@ -172,6 +182,7 @@ void Transformer::head_losses(Device& device, Activations& activations, const Te
     cross_entropy(device, {.loss = losses.slice(begin, rows),
                            .logits = logits,
                            .targets = targets.reshaped({tokens}).slice(begin, rows),
+                           .greedy = greedy.empty() ? Tensor{} : greedy.slice(begin, rows),
                            .vocabulary = head.outputs,
                            .scale = scale ? *scale : 1.0f,
                            .loss_only = scale == nullptr});
@@ -197,7 +208,7 @@ void Transformer::forward_backward(Device& device, Activations& activations, con
   };
   const std::int64_t batch = tokens.shape[0], sequence = tokens.shape[1], count = batch * sequence;
   forward_blocks(device, activations, tokens, batch, sequence);
-  head_losses(device, activations, targets, &scale, accumulate);
+  head_losses(device, activations, targets, {}, &scale, accumulate);
 
   const Tensor dsum = activations.dsum(count);
   fill(device, dsum, 0.0f);
@@ -216,9 +227,10 @@ void Transformer::forward_backward(Device& device, Activations& activations, con
   announce(blocks_.size() + 1);
 }
 
-double Transformer::loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets) {
+double Transformer::loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets,
+                         const Tensor& greedy) {
   forward_blocks(device, activations, tokens, tokens.shape[0], tokens.shape[1]);
-  head_losses(device, activations, targets, nullptr, false);
+  head_losses(device, activations, targets, greedy, nullptr, false);
   return sum(device, activations.losses(tokens.count()));
 }
 
@@ -247,6 +259,7 @@ void Transformer::forward_cached(Device& device, Activations& activations, const
                              .table = tokens_.values(),
                              .positions = positions_ ? positions_->values() : Tensor{},
                              .start = cache.length});
+  const SettledWeights settled(device);
   Tensor residual;
   for (std::size_t index = 0; index < blocks_.size(); ++index) {
     const BlockActivations scratch = activations.block(static_cast<std::int64_t>(index), batch, sequence);
@@ -406,9 +419,7 @@ void Transformer::load(Device& device, const CheckpointSource& source, bool with
 }
 
 void Transformer::load_initial(Device& device, const CheckpointSource& source, const Config& from, bool from_adapters) {
-  require_user(from.model.arch == config_.model.arch && from.model.tied == config_.model.tied,
-               "model.init: its model is " + from.model.arch + (from.model.tied ? ", tied" : ", untied") +
-                   ", this one is " + config_.model.arch + (config_.model.tied ? ", tied" : ", untied"));
+  check_same_model(from.model, config_.model);
   load_parameter(device, source, tokens_, false);
   if (positions_) load_parameter(device, source, *positions_, false);
   for (Parameter* parameter : norm_.parameters()) load_parameter(device, source, *parameter, false);
@@ -419,7 +430,7 @@ void Transformer::load_initial(Device& device, const CheckpointSource& source, c
     if (linear == head_.get() && config_.model.tied) continue;
     LinearWeight& weight = linear->weight();
     const LinearSpec& spec = weight.spec();
-    const bool source_dense = source.has(CheckpointSink::File::model, spec.name + ".weight");
+    const bool source_dense = is_stored_dense(source, spec.name);
     if (linear->bias()) load_parameter(device, source, *linear->bias(), false);
     if (!source_dense && spec.method != "dense") {
       require_user(!from_adapters, "model.init: its layer " + spec.name +
@@ -429,10 +440,7 @@ void Transformer::load_initial(Device& device, const CheckpointSource& source, c
       continue;
     }
     const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, {spec.outputs, spec.inputs});
-    if (source_dense)
-      load_tensor(device, source, CheckpointSink::File::model, spec.name + ".weight", dense);
-    else
-      load_expanded(device, source, from, spec, from_adapters, dense);
+    load_dense_matrix(device, source, from, {spec.name, spec.outputs, spec.inputs}, from_adapters, dense);
     weight.initialize(device, dense, true);
   }
 }

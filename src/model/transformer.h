@@ -45,7 +45,9 @@ class Transformer {
   double train_batch(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets, float scale,
                      bool accumulate);
   // Sum of the token losses, forward only; each token's is left in activations.losses(T). Targets below 0 are ignored.
-  double loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets);
+  // `greedy`, (T) int32 where it is wanted: 1 where the target is the most probable token.
+  double loss(Device& device, Activations& activations, const Tensor& tokens, const Tensor& targets,
+              const Tensor& greedy = {});
 
   KeyValueCache make_cache(Device& device, std::int64_t batch, std::int64_t context) const;
   // Appends tokens (B, S) to the cache and writes the logits (B, V) of each sequence's last token, in the run's type.
@@ -85,8 +87,8 @@ class Transformer {
   std::vector<Parameter*> ready_group(std::size_t group);
   void forward_blocks(Device& device, Activations& activations, const Tensor& tokens, std::int64_t batch,
                       std::int64_t sequence);
-  void head_losses(Device& device, Activations& activations, const Tensor& targets, const float* scale,
-                   bool accumulate);
+  void head_losses(Device& device, Activations& activations, const Tensor& targets, const Tensor& greedy,
+                   const float* scale, bool accumulate);
   std::unique_ptr<Linear> make_linear(Device& device, const std::string& name, std::int64_t inputs,
                                       std::int64_t outputs, bool bias);
 

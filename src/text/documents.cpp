@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t kPieceBytes = 1u << 20;
 constexpr std::size_t kReadBytes = kPieceBytes + 4;  // so that a character at the cut is there as a whole
+constexpr std::size_t kWordSearch = 64u << 10;       // bytes before a cut that are searched for two words
 constexpr std::size_t kLongestJsonLine = 256u << 20;
 constexpr std::int64_t kFewInvalid = 3;  // a character cut at the end of a file is no reason to refuse it
 
@@ -31,6 +32,19 @@ Kind kind_of(std::filesystem::path path) {
   if (extension == ".jsonl") return Kind::json;
   if (extension == ".txt" || (archive && extension.empty())) return Kind::text;
   return Kind::unknown;
+}
+
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// The last space between two letters of ASCII; 0 where there is none near the end. A tokenizer that cuts text into
+// words does so there, whatever stands around it, so that the ids of two pieces are those of the whole.
+std::size_t word_cut(std::string_view text) {
+  const std::size_t stop = text.size() - std::min(text.size(), kWordSearch);
+  for (std::size_t at = text.size(); at-- > stop + 1;)
+    if (text[at] == ' ' && is_letter(text[at - 1]) && at + 1 < text.size() && is_letter(text[at + 1])) return at;
+  return 0;
 }
 
 bool blank(std::string_view text) {
@@ -207,14 +221,14 @@ void DocumentReader::consume(std::size_t bytes) {
   at_line_start_ = buffer_[begin_ - 1] == '\n';
 }
 
-// Where a piece without a separator may end: everything at the end of the file, else behind the last line end within
-// kPieceBytes, else before a space, else between two characters.
+// Where a piece without a separator may end: everything at the end of the file, else within kPieceBytes before a space
+// between two letters, else behind the last line end, else before a space, else between two characters.
 std::size_t DocumentReader::text_cut() const {
   const std::string_view rest = std::string_view(buffer_).substr(begin_);
   if (exhausted_ && rest.size() <= kPieceBytes) return rest.size();
+  if (const std::size_t cut = word_cut(rest.substr(0, kPieceBytes + 1)); cut > 0) return cut;
   if (const std::size_t line_end = rest.rfind('\n', kPieceBytes - 1); line_end != std::string_view::npos)
     return line_end + 1;
-  if (rest.size() < kReadBytes && !exhausted_) return 0;  // an unfinished line: more is to be read first
   if (const std::size_t space = rest.rfind(' ', kPieceBytes - 1); space != std::string_view::npos && space > 0)
     return space;
   return utf8_boundary_before(rest, kPieceBytes);
@@ -222,20 +236,18 @@ std::size_t DocumentReader::text_cut() const {
 
 bool DocumentReader::next_text(TextPiece& piece) {
   for (;;) {
-    const std::size_t cut = text_cut();
-    const std::string_view complete = std::string_view(buffer_).substr(begin_, cut);
-    const bool last = exhausted_ && begin_ + cut == buffer_.size();
-    const Separator separator = find_separator(complete, at_line_start_, last);
+    const std::string_view rest = std::string_view(buffer_).substr(begin_);
+    const bool all = exhausted_ && rest.size() <= kPieceBytes;  // that the file still has
+    const Separator separator = find_separator(rest.substr(0, kPieceBytes), at_line_start_, all);
     const bool separated = separator.begin != std::string_view::npos;
-    if (!separated && !exhausted_ && buffer_.size() - begin_ < kReadBytes) {
+    if (!separated && !exhausted_ && rest.size() < kReadBytes) {
       refill(kReadBytes);
       continue;
     }
-    if (cut == 0 && !in_document_) return false;
-    const std::size_t length = separated ? separator.begin : cut;
-    piece.ends_document = separated || last;
-    piece.text.assign(complete.substr(0, length));
-    const std::size_t used = separated ? separator.end : cut;
+    if (rest.empty() && !in_document_) return false;
+    const std::size_t used = separated ? separator.end : text_cut();
+    piece.ends_document = separated || all;
+    piece.text.assign(rest.substr(0, separated ? separator.begin : used));
     check(used);
     consume(used);
     if (piece.ends_document && !in_document_ && blank(piece.text)) continue;

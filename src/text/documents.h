@@ -30,8 +30,9 @@ struct TextFiles {
 // What `paths` (files or folders) hold. Throws UserError naming a path that is missing, or a folder without text.
 TextFiles find_text(const std::vector<std::filesystem::path>& paths);
 
-// A document, or a part of a long one. Parts of .txt are about 1 MiB and end at a line end wherever lines are shorter
-// than that, never inside a character.
+// A document, or a part of a long one. Parts of .txt are about 1 MiB and end before a space between two letters, where
+// tokenizers cut words: the ids of the parts are those of the whole. Text without such spaces is cut at line ends, else
+// anywhere but inside a character.
 struct TextPiece {
   std::string text;
   bool ends_document = false;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "text/tokenizer_json.h"
 #include "text/utf8.h"
 
 namespace filigree {
@@ -83,6 +84,11 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::int32_t end_of_text() const override { return end_of_text_; }
   std::string name() const override { return "spm:" + std::to_string(vocab_size()); }
   std::string serialize() const override { return serialized_; }
+
+  TokenizerFiles huggingface_files() const override {
+    const std::string name = end_of_text_ < pieces_ ? processor_.IdToPiece(end_of_text_) : "";
+    return {{std::string(kTokenizerFile), serialized_}, {"tokenizer_config.json", huggingface_tokenizer_config(name)}};
+  }
 
  private:
   void find_end_of_text() {

@@ -9,6 +9,8 @@
 #include "io/atomic_file.h"
 #include "io/tokenizer_rule.h"
 #include "text/sentencepiece_tokenizer.h"
+#include "text/tiktoken_tokenizer.h"
+#include "text/tokenizer_json.h"
 
 namespace filigree {
 namespace {
@@ -40,6 +42,14 @@ class BytesTokenizer final : public Tokenizer {
   std::int32_t end_of_text() const override { return kByteEndOfText; }
   std::string name() const override { return "bytes"; }
   std::string serialize() const override { return std::string(kBytesFile); }
+
+  TokenizerFiles huggingface_files() const override {
+    TokenizerJsonParts parts;
+    for (int byte = 0; byte < 256; ++byte) parts.tokens.emplace_back(1, static_cast<char>(byte));
+    parts.special.emplace_back(kEndOfTextMarker, kByteEndOfText);
+    return {{"tokenizer.json", write_tokenizer_json(parts)},
+            {"tokenizer_config.json", huggingface_tokenizer_config(kEndOfTextMarker)}};
+  }
 };
 
 // FNV-1a, 64 bits: tells tokenizers apart, protects against nothing.
@@ -59,6 +69,10 @@ std::string Tokenizer::identity() const {
 
 void Tokenizer::save(const std::filesystem::path& path) const {
   write_file_atomically(path, serialize());
+}
+
+void Tokenizer::write_huggingface_files(const std::filesystem::path& folder) const {
+  for (const auto& [name, contents] : huggingface_files()) write_file_atomically(folder / name, contents);
 }
 
 TokenizerSpec parse_tokenizer_spec(const std::string& spec) {
@@ -97,27 +111,48 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const LineS
   throw Error("unknown kind of tokenizer");
 }
 
+namespace {
+
+// The files of a folder by which a tokenizer is found there, the first of them that exists.
+std::unique_ptr<Tokenizer> load_from_folder(const std::filesystem::path& folder) {
+  const auto holds = [&](std::string_view name) {
+    std::error_code error;
+    return std::filesystem::exists(folder / name, error);
+  };
+  for (const std::string_view name : {kTokenizerFile, std::string_view("tokenizer.json")})
+    if (holds(name)) return load_tokenizer(folder / name);
+  for (const auto& [vocab, merges] : {std::pair("vocab.json", "merges.txt"), std::pair("encoder.json", "vocab.bpe")})
+    if (holds(vocab) && holds(merges))
+      return parse_tokenizer_json(
+          gpt2_tokenizer_json(read_file(folder / vocab, kLargestTokenizerFile),
+                              read_file(folder / merges, kLargestTokenizerFile), folder.string()),
+          folder.string());
+  throw UserError(folder.string() + ": this folder holds no " + std::string(kTokenizerFile) +
+                  ", tokenizer.json, or vocab.json with merges.txt");
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    const std::filesystem::path inside = path / kTokenizerFile;
-    if (!std::filesystem::exists(inside, error))
-      throw UserError(path.string() + ": this folder holds no " + std::string(kTokenizerFile));
-    return load_tokenizer(inside);
-  }
+  if (std::filesystem::is_directory(path, error)) return load_from_folder(path);
   if (!std::filesystem::exists(path, error))
     throw UserError("tokenizer " + path.string() +
-                    ": there is no such file (a tokenizer is bytes, spm:VOCAB_SIZE or the path of a file)");
-  return parse_tokenizer(read_file(path, kLargestTokenizerFile), path.string());
+                    ": there is no such file (a tokenizer is bytes, spm:VOCAB_SIZE or the path of a file or folder)");
+  std::string bytes = read_file(path, kLargestTokenizerFile);
+  if (is_tiktoken(bytes)) bytes = named_tiktoken(std::move(bytes), path.filename().string(), path.string());
+  return parse_tokenizer(std::move(bytes), path.string());
 }
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string serialized, const std::string& source) {
   if (serialized.empty()) throw UserError("tokenizer " + source + ": the file is empty");
   if (serialized == kBytesFile) return bytes_tokenizer();
-  if (serialized.starts_with("{") || serialized.starts_with("#version"))
-    throw UserError("tokenizer " + source +
-                    ": this is a tokenizer.json, vocab.json or merges.txt; only SentencePiece models (.model) and the "
-                    "tokenizers that filigree saves are read");
+  if (serialized.starts_with("#version"))
+    throw UserError("tokenizer " + source + ": this is a merges.txt; name the folder that holds it and vocab.json");
+  if (is_tiktoken(serialized)) return parse_tiktoken(std::move(serialized), source);
+  const std::size_t begin = serialized.find_first_not_of(" \t\r\n");
+  if (begin != std::string::npos && serialized[begin] == '{')
+    return parse_tokenizer_json(std::move(serialized), source);
   return parse_sentencepiece(std::move(serialized), source);
 }
 

@@ -60,4 +60,15 @@ inline std::size_t utf8_boundary_before(std::string_view text, std::size_t at) {
   return at;
 }
 
+// Length of the part of `text` that does not end inside a character: what of a text that still grows can be shown.
+inline std::size_t utf8_complete_length(std::string_view text) {
+  for (std::size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0u) == 0x80u) continue;
+    const std::size_t needed = byte >= 0xF5u ? 1 : byte >= 0xF0u ? 4 : byte >= 0xE0u ? 3 : byte >= 0xC2u ? 2 : 1;
+    return back < needed ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
 }  // namespace filigree

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "io/atomic_file.h"
 #include "io/checksum.h"
 
 namespace filigree {
@@ -22,20 +21,19 @@ constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors"};
 // First pass of writing: what there will be.
 class Declare final : public CheckpointSink {
  public:
-  Declare(SafetensorsWriter& model, SafetensorsWriter& optimizer) : writers_{&model, &optimizer} {}
+  explicit Declare(CheckpointWriter& writer) : writer_(writer) {}
   void put(File file, const std::string& name, const Tensor& tensor) override {
-    writers_[static_cast<std::size_t>(file)]->declare(name, tensor.dtype, tensor.shape);
+    writer_.declare(file, name, tensor.dtype, tensor.shape);
   }
 
  private:
-  SafetensorsWriter* writers_[2];
+  CheckpointWriter& writer_;
 };
 
 // Second pass: the bytes, from a GPU by way of host memory.
 class Write final : public CheckpointSink {
  public:
-  Write(const Device& device, SafetensorsWriter& model, SafetensorsWriter& optimizer)
-      : device_(device), writers_{&model, &optimizer} {}
+  Write(const Device& device, CheckpointWriter& writer) : device_(device), writer_(writer) {}
   void put(File file, const std::string& name, const Tensor& tensor) override {
     Tensor host = tensor;
     if (device_.is_cuda()) {
@@ -43,12 +41,12 @@ class Write final : public CheckpointSink {
       host.data = staged_.data();
       device_.copy_to_host(host.data, tensor);
     }
-    writers_[static_cast<std::size_t>(file)]->write(name, host);
+    writer_.write(file, name, host);
   }
 
  private:
   const Device& device_;
-  SafetensorsWriter* writers_[2];
+  CheckpointWriter& writer_;
   std::vector<std::byte> staged_;
 };
 
@@ -96,6 +94,7 @@ std::string state_json(const CheckpointState& state, const fs::path& folder) {
                 {{"made_by", state.dense_products.made_by}, {"algorithms", Json(state.dense_products.entries)}}},
                {"data", data},
                {"files", files}};
+  if (!state.imported.empty()) json["imported"] = state.imported;
   return json.dump(2) + "\n";
 }
 
@@ -142,25 +141,40 @@ void remove_old_checkpoints(const fs::path& run, std::int64_t keep) {
   for (auto old = all.begin(); old != all.end() - keep; ++old) fs::remove_all(*old);
 }
 
+CheckpointWriter::CheckpointWriter(const fs::path& folder)
+    : target_(folder),
+      model_(std::make_unique<SafetensorsWriter>(target_.temporary() / kFiles[0])),
+      optimizer_(std::make_unique<SafetensorsWriter>(target_.temporary() / kFiles[1])) {}
+
+void CheckpointWriter::declare(File file, const std::string& name, DType dtype, const Shape& shape) {
+  writer(file).declare(name, dtype, shape);
+}
+
+void CheckpointWriter::write(File file, const std::string& name, const Tensor& host) {
+  writer(file).write(name, host);
+}
+
+void CheckpointWriter::finish(const CheckpointState& state, const std::string& config_toml,
+                              const std::string& tokenizer) {
+  model_->finish();
+  optimizer_->finish();
+  write_file_atomically(folder() / "config.toml", config_toml);
+  if (!tokenizer.empty()) write_file_atomically(folder() / "tokenizer.model", tokenizer);
+  write_file_atomically(folder() / "state.json", state_json(state, folder()));
+  target_.commit();
+}
+
 void write_checkpoint(const fs::path& folder, const Device& device, const Transformer& model,
                       const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer,
                       const std::function<void(const fs::path&)>& more) {
   fs::create_directories(folder.parent_path());
-  AtomicFolder target(folder);
-  {
-    SafetensorsWriter values(target.temporary() / kFiles[0]), optimizer(target.temporary() / kFiles[1]);
-    Declare declare(values, optimizer);
-    model.save(declare);
-    Write write(device, values, optimizer);
-    model.save(write);
-    values.finish();
-    optimizer.finish();
-  }
-  if (more) more(target.temporary());
-  write_file_atomically(target.temporary() / "config.toml", config_toml);
-  if (!tokenizer.empty()) write_file_atomically(target.temporary() / "tokenizer.model", tokenizer);
-  write_file_atomically(target.temporary() / "state.json", state_json(state, target.temporary()));
-  target.commit();
+  CheckpointWriter writer(folder);
+  Declare declare(writer);
+  model.save(declare);
+  Write write(device, writer);
+  model.save(write);
+  if (more) more(writer.folder());
+  writer.finish(state, config_toml, tokenizer);
 }
 
 CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
@@ -188,6 +202,7 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
       state_.dense_products = {.made_by = products.at("made_by").get<std::string>(),
                                .entries = products.at("algorithms").get<std::map<std::string, std::string>>()};
     }
+    state_.imported = json.value("imported", std::string());
     if (json.contains("data"))
       for (const auto& [split, print] : json.at("data").items())
         state_.data[split] = {print.at("tokens").get<std::int64_t>(), print.at("crc32c").get<std::uint32_t>()};

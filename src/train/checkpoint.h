@@ -20,6 +20,7 @@
 #include <string>
 
 #include "data/dataset.h"
+#include "io/atomic_file.h"
 #include "io/safetensors.h"
 #include "kernels/matmul/matmul_choices.h"
 #include "model/transformer.h"
@@ -37,6 +38,7 @@ struct CheckpointState {
   std::map<std::string, std::string> backends;  // of each planned product: a PlanEntry's text
   MatmulChoices dense_products;                 // algorithms on a GPU
   std::string tokenizer;                        // identity, "" when the run has none
+  std::string imported = "";                    // model_type of the Hugging Face folder that it was made from, or ""
   std::map<std::string, DataFingerprint> data;  // of "train" and "val"; empty in checkpoints from before it was written
 };
 
@@ -48,9 +50,29 @@ void remove_unfinished_checkpoints(const std::filesystem::path& run);
 // Removes the oldest checkpoints of a run beyond the `keep` newest; 0 keeps all.
 void remove_old_checkpoints(const std::filesystem::path& run, std::int64_t keep);
 
-// Written to a temporary folder, flushed, renamed. Throws Error, leaving nothing, when anything fails (a full disk).
-// `tokenizer` is its serialized form; "" when there is none. `more`, where there is one, writes further safetensors
-// files into the folder that it is given.
+// Writes a checkpoint: declare every array, write each, finish. Until then all lies in a temporary folder, which is
+// flushed and renamed; without finish(), or where it throws Error (a full disk), nothing remains.
+class CheckpointWriter {
+ public:
+  using File = CheckpointSink::File;
+  explicit CheckpointWriter(const std::filesystem::path& folder);
+
+  void declare(File file, const std::string& name, DType dtype, const Shape& shape);
+  void write(File file, const std::string& name, const Tensor& host);
+  // Where further files may be put.
+  const std::filesystem::path& folder() const { return target_.temporary(); }
+  // `tokenizer` is its serialized form; "" when there is none.
+  void finish(const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer);
+
+ private:
+  SafetensorsWriter& writer(File file) { return file == File::model ? *model_ : *optimizer_; }
+
+  AtomicFolder target_;
+  std::unique_ptr<SafetensorsWriter> model_, optimizer_;
+};
+
+// A model's checkpoint.
+// `more`, where there is one, writes further safetensors files into the folder that it is given.
 void write_checkpoint(const std::filesystem::path& folder, const Device& device, const Transformer& model,
                       const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer,
                       const std::function<void(const std::filesystem::path&)>& more = {});

@@ -1,6 +1,7 @@
 #include "train/model_loading.h"
 
 #include "io/config_toml.h"
+#include "io/hub/hub_weights.h"
 
 namespace filigree {
 namespace {
@@ -15,6 +16,8 @@ fs::path find_checkpoint(const fs::path& given) {
   require_user(fs::exists(path), path.string() + ": there is no such run or checkpoint");
   if (fs::exists(path / "state.json")) return path;
   if (const auto newest = newest_checkpoint(path)) return *newest;
+  require_user(!is_hub_folder(path) || fs::exists(path / "config.toml"),
+               path.string() + ": a Hugging Face folder; `filigree import` makes a checkpoint of it");
   require_user(!fs::exists(path / "config.toml"),
                path.string() + ": this run has no checkpoint yet; continue it with `filigree train ... --resume`");
   throw UserError(path.string() + ": neither a run (config.toml, checkpoints/) nor a checkpoint (state.json)");

@@ -64,6 +64,7 @@ class Trainer {
   void begin_files(const std::optional<Config>& saved, bool from_checkpoint);
   void build_model(const CheckpointState* state);  // of the checkpoint that the run goes on from; null: it starts
   void start_model();
+  void start_from_hub();
   void resume(const CheckpointReader& checkpoint);
   void check_unchanged(const Config& saved, const CheckpointState* state);
   std::map<std::string, DataFingerprint> fingerprints() const;
@@ -105,6 +106,8 @@ class Trainer {
   std::int64_t own_sequences_ = 0;                     // of them this rank's
   std::int64_t skipped_ = 0;                           // steps in a row without an update
   std::int64_t workspace_ = 0;                         // bytes of it after the last step; 0 before the first
+  std::filesystem::path origin_;                       // files that model.init brought along, for an export of this run
+  std::string origin_tokenizer_;                       // identity of its tokenizer
 
   std::unique_ptr<Device> device_;
   TrainingData data_;

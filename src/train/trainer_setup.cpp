@@ -11,6 +11,7 @@
 #include "optim/schedule.h"
 #include "train/environment.h"
 #include "train/exchange_state.h"
+#include "train/hub_source.h"
 #include "train/model_loading.h"
 #include "train/rank_agreement.h"
 #include "train/resumption.h"
@@ -105,6 +106,9 @@ void Trainer::begin_files(const std::optional<Config>& saved, bool from_checkpoi
     restore_line();
   }
   write_file_atomically(run_ / "config.toml", write_config(config_));
+  if (!origin_.empty())
+    keep_hub_files(origin_, run_ / kKeptHubFolder,
+                   tokenizer_identity().empty() || tokenizer_identity() == origin_tokenizer_);
   if (data_.tokenizer) data_.tokenizer->save(run_ / kTokenizerFile);
   write_file_atomically(run_ / "environment.json", environment_json(*device_));
   folder_->keep();
@@ -167,9 +171,39 @@ void Trainer::start_model() {
     model_->initialize(*device_);
     return;
   }
+  if (is_hub_folder(config_.model.init)) {
+    start_from_hub();
+    return;
+  }
   const CheckpointReader source(find_checkpoint(config_.model.init));
   check_tokenizer(source.state(), "model.init: " + config_.model.init);
   model_->load_initial(*device_, source, checkpoint_config(source.folder(), {}), source.state().adapters);
+  origin_ = kept_hub_files(source.folder());
+  origin_tokenizer_ = source.state().tokenizer;
+}
+
+void Trainer::start_from_hub() {
+  const fs::path from = config_.model.init;
+  std::optional<HubSource> opened;
+  try {
+    opened.emplace(from, config_.model.context);
+  } catch (const UserError& error) {
+    throw UserError(std::string("model.init: ") + error.what());
+  }
+  const HubSource& source = *opened;
+  for (const std::string& key : source.weights().model().unknown_keys)
+    console_.warn((from / kHubConfigFile).string() + ": " + key + " is no key that filigree knows; it is passed over");
+  const HubTokenizer found = find_hub_tokenizer(from, config_.model.vocab);
+  CheckpointState state;
+  if (found.tokenizer)
+    state.tokenizer = found.tokenizer->identity();
+  else
+    console_.warn("whether the data was made with the tokenizer of " + from.string() +
+                  " cannot be checked: " + found.why_not);
+  check_tokenizer(state, "model.init: " + from.string());
+  model_->load_initial(*device_, source, source.config(), false);
+  origin_ = from;
+  origin_tokenizer_ = state.tokenizer;
 }
 
 void Trainer::check_tokenizer(const CheckpointState& state, const std::string& what) const {

@@ -31,10 +31,13 @@ inline std::string read_all(const std::filesystem::path& path) {
 // A program that was started and goes on.
 class Started {
  public:
-  Started(const std::vector<std::string>& arguments, const std::filesystem::path& folder) {
+  Started(const std::vector<std::string>& arguments, const std::filesystem::path& folder)
+      : Started(FILIGREE_BINARY, arguments, folder) {}
+  // Another program, by its path.
+  Started(const std::string& program, const std::vector<std::string>& arguments, const std::filesystem::path& folder) {
     out_ = folder_.path() / "out";
     err_ = folder_.path() / "err";
-    std::vector<char*> argv = {const_cast<char*>(FILIGREE_BINARY)};
+    std::vector<char*> argv = {const_cast<char*>(program.c_str())};
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
     pid_ = fork();
@@ -43,7 +46,7 @@ class Started {
       const int err = ::open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
       ::dup2(out, 1);
       ::dup2(err, 2);
-      if (::chdir(folder.c_str()) == 0) ::execv(FILIGREE_BINARY, argv.data());
+      if (::chdir(folder.c_str()) == 0) ::execv(program.c_str(), argv.data());
       _exit(127);
     }
   }

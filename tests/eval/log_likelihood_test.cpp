@@ -19,13 +19,14 @@ struct Fixture {
     for (Parameter* parameter : model.parameters())  // far from uniform, so that a wrong place shows
       if (parameter->name() == "embedding.tokens") scale(*device, parameter->values(), 50.0f);
   }
-  std::vector<double> score(const std::vector<Continuation>& texts, std::int64_t batch) {
+  std::vector<Likelihood> score(const std::vector<Continuation>& texts, std::int64_t batch) {
     Activations activations(*device, config.model, config.run.precision, batch, config.model.context,
                             Recompute::inference);
     return log_likelihoods(*device, model, activations, texts);
   }
-  // Log-probabilities of ids[1 ..), each given all before it, from the logits of a plain pass over this one text.
-  std::vector<double> plain(const std::vector<std::int32_t>& ids) {
+  // Log-probabilities of ids[1 ..), each given all before it, from the logits of a plain pass over this one text; and
+  // the most probable token at each place.
+  std::vector<double> plain(const std::vector<std::int32_t>& ids, std::vector<std::int32_t>* best = nullptr) {
     const auto length = static_cast<std::int64_t>(ids.size()) - 1, vocab = config.model.vocab;
     Activations activations(*device, config.model, DType::f32, 1, length, Recompute::inference);
     const OwnedTensor tokens = device->memory().tensor(Purpose::data, DType::i32, {1, length});
@@ -37,6 +38,7 @@ struct Fixture {
     std::vector<double> result;
     for (std::int64_t row = 0; row < length; ++row) {
       const float* of_row = values.data() + row * vocab;
+      if (best) best->push_back(static_cast<std::int32_t>(std::max_element(of_row, of_row + vocab) - of_row));
       double sum = 0.0;
       for (std::int64_t id = 0; id < vocab; ++id) sum += std::exp(static_cast<double>(of_row[id]));
       result.push_back(static_cast<double>(of_row[ids[static_cast<std::size_t>(row + 1)]]) - std::log(sum));
@@ -64,14 +66,29 @@ TEST(LogLikelihood, OfManyTextsIsThatOfEachAlone) {
     Fixture fixture(arch);
     std::vector<Continuation> texts;
     for (std::uint32_t i = 0; i < 40; ++i) texts.push_back({random_ids(2 + i * 7 % 15, i), 1});
-    texts.push_back({random_ids(9, 3), 6});  // only the last three tokens count
+    texts.push_back({random_ids(9, 3), 6});       // only the last three tokens count
+    for (const std::int64_t first : {1, 4, 6}) {  // what the model would say itself, behind three tokens
+      Continuation greedy{random_ids(3, 8), first};
+      for (int i = 0; i < 4; ++i) {
+        std::vector<std::int32_t> ids = greedy.ids, best;
+        ids.push_back(0);
+        fixture.plain(ids, &best);
+        greedy.ids.push_back(best.back());
+      }
+      texts.push_back(greedy);
+    }
     for (const std::int64_t batch : {1, 3, 8}) {
-      const std::vector<double> scores = fixture.score(texts, batch);
+      const std::vector<Likelihood> scores = fixture.score(texts, batch);
       ASSERT_EQ(scores.size(), texts.size());
-      for (std::size_t i = 0; i < texts.size(); ++i)
-        EXPECT_NEAR(scores[i], sum(fixture.plain(texts[i].ids), static_cast<std::size_t>(texts[i].first - 1)),
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        const auto before = static_cast<std::size_t>(texts[i].first - 1);
+        std::vector<std::int32_t> best;
+        EXPECT_NEAR(scores[i].log, sum(fixture.plain(texts[i].ids, &best), before),
                     testing::tolerance(DType::f32, 64, 16.0))
             << arch << " text " << i << " batch " << batch;
+        EXPECT_EQ(scores[i].greedy, std::equal(best.begin() + static_cast<std::ptrdiff_t>(before), best.end(),
+                                               texts[i].ids.begin() + static_cast<std::ptrdiff_t>(before) + 1));
+      }
     }
   }
 }
@@ -83,7 +100,7 @@ TEST(LogLikelihood, OfALongTextSeesTheNearestTokens) {
   const std::vector<double> begin = fixture.plain({ids.begin(), ids.begin() + 13});
   const std::vector<double> end = fixture.plain({ids.end() - 17, ids.end()});
   const double expected = sum(begin) - sum(begin, 11) + sum(end, 7);
-  EXPECT_NEAR(fixture.score({{ids, 1}}, 2).front(), expected, testing::tolerance(DType::f32, 64, 16.0));
+  EXPECT_NEAR(fixture.score({{ids, 1}}, 2).front().log, expected, testing::tolerance(DType::f32, 64, 16.0));
 }
 
 TEST(LogLikelihood, OfEqualTextsIsEqual) {
@@ -93,12 +110,12 @@ TEST(LogLikelihood, OfEqualTextsIsEqual) {
   texts.push_back(texts.front());
   std::int64_t passes = 0;
   Activations activations(*fixture.device, fixture.config.model, DType::bf16, 2, 16, Recompute::inference);
-  const std::vector<double> scores =
+  const std::vector<Likelihood> scores =
       log_likelihoods(*fixture.device, fixture.model, activations, texts, [&](std::int64_t done, std::int64_t total) {
         EXPECT_EQ(done, ++passes);
         EXPECT_LE(done, total);
       });
-  EXPECT_EQ(scores.front(), scores.back());
+  EXPECT_EQ(scores.front().log, scores.back().log);
   EXPECT_LT(passes, 30) << "texts share passes";
 }
 
@@ -114,7 +131,10 @@ TEST(Windows, ScoreEveryTargetOnceWithHalfAContextAtLeast) {
           EXPECT_GE(window.begin, 0);
           for (std::int64_t at = window.first; at < window.end; ++at) {
             ++scored[static_cast<std::size_t>(at)];
-            EXPECT_GE(at - window.begin, std::min(at, std::max<std::int64_t>(context / 2, 1)));
+            if (size - first > context)
+              EXPECT_GE(at - window.begin, std::min(at, std::max<std::int64_t>(context / 2, 1)));
+            else
+              EXPECT_EQ(window.begin, std::max<std::int64_t>(0, size - 1 - context)) << "only the beginning is lost";
           }
         }
         for (std::int64_t at = 0; at < size; ++at)

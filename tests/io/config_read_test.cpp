@@ -188,7 +188,7 @@ TEST(ConfigRead, ChoicesAndFormsAreChecked) {
   EXPECT_EQ(set_refusal("data.tokenizer=spm:0"),
             "--set: data.tokenizer: found \"spm:0\", expected \"bytes\", \"spm:VOCAB\" with VOCAB from 259 (the "
             "bytes and three more) to 1000000, or "
-            "a tokenizer's file");
+            "a tokenizer's file or folder");
   for (const char* wrong : {"spm:", "spm:2k", "spm:258", "spm:0300", "spm:1000001", "spm:99999999999", "spm:-5"})
     EXPECT_THAT(set_refusal("data.tokenizer=" + std::string(wrong)), HasSubstr("expected \"bytes\"")) << wrong;
   for (const char* right : {"spm:1000000", "spm:259", "spm:2048", "bytes", "\"\"", "some.model"})
@@ -197,8 +197,7 @@ TEST(ConfigRead, ChoicesAndFormsAreChecked) {
             "--set: data.train: found [\"\"], expected a path or glob in quotes, or a list of them");
   EXPECT_EQ(set_refusal("data.train="),
             "--set: data.train: found [\"\"], expected a path or glob in quotes, or a list of them");
-  EXPECT_EQ(set_refusal("data.train=[]"),
-            "--set: data.train: found [], expected a path or glob in quotes, or a list of them");
+  EXPECT_EQ(set_refusal("data.train=[]"), "(accepted)");  // of an imported model; training says that it is missing
   EXPECT_EQ(set_refusal("data.val=[]"), "(accepted)");
   EXPECT_EQ(set_refusal("weights.dense_layers=['blocks[0]']"),
             "--set: weights.dense_layers: found [\"blocks[0]\"], expected a layer name or a list of them, such as "
@@ -281,6 +280,8 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
 
 TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {
   const std::string none = "this build of filigree does not have ";
+  EXPECT_EQ(set_refusal("distributed.zero=1"),
+            "--set: distributed.zero: " + none + "sharded optimizer state; remove the key");
   EXPECT_EQ(set_refusal("eval.tasks=['piqa']"),
             "--set: eval.tasks: " + none + "evaluation tasks other than perplexity while training; remove the key");
   EXPECT_EQ(set_refusal("log.tensorboard=true"),
@@ -301,7 +302,7 @@ TEST(ConfigRead, RequiredKeysAndSeveralMistakesComeTogether) {
       "run.toml: train.batch_tokens is missing: tokens of an optimizer step; expected an integer of at least 1");
   EXPECT_EQ(refusal("[data]\ntrain = '/d'\n[train]\nsteps = 1\nbatch_tokens = 8\n[model]\nlayers = 2\n"),
             "run.toml: the model has no shape; expected model.preset, or model.layers, model.width, model.heads and "
-            "model.context");
+            "model.context, or model.init, a model to start from");
 }
 
 TEST(ConfigRead, AtMostTwentyProblemsAreShown) {

@@ -64,8 +64,8 @@ look_up_page() { # PAGE
   done < <(commands_of "$1")
 }
 
-# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, and BLiMP. The text
-# is of made-up words, the first ones frequent: enough of them for a vocabulary of 4,096 pieces.
+# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, BLiMP, and a model of
+# Hugging Face's. The text is of made-up words, the first ones frequent: enough for a vocabulary of 4,096 pieces.
 mkdir -p build notes data runs
 ln -s "$filigree" build/filigree
 cp -r "$source/configs" configs
@@ -80,7 +80,8 @@ awk 'BEGIN {
   }
 }' >mybook.txt
 head -n 50 mybook.txt >notes/first.txt
-mkdir blimp
+mkdir blimp models
+cp -r "$source/tests/hub/cases/gpt2" models/gpt2
 echo '{"sentence_good": "ba ce", "sentence_bad": "ce ba", "linguistics_term": "order"}' >blimp/order.jsonl
 tar czf data/blimp.tar.gz blimp
 sed -E 's|^train = .*|train = "../data/mine/train*.bin"|; s|^val = .*|val = "../data/mine/val*.bin"|' \

@@ -1,6 +1,7 @@
 #include "text/documents.h"
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <vector>
 
@@ -58,8 +59,27 @@ TEST_F(Documents, AByteOrderMarkIsDropped) {
   EXPECT_THAT(of("\xEF\xBB\xBF<|endoftext|>\none"), ElementsAre("one"));
 }
 
-TEST_F(Documents, LongOnesComeInPiecesCutAtLineEnds) {
+TEST_F(Documents, LongOnesComeInPiecesCutBetweenWords) {
   const std::string text = testing::sample_text(700000);  // about 4 MB
+  DocumentReader reader(find_text({write("long.txt", text)}));
+  std::string whole;
+  int pieces = 0;
+  for (TextPiece piece; reader.next(piece); ++pieces) {
+    EXPECT_LE(piece.text.size(), 1u << 20);
+    if (!whole.empty()) {
+      EXPECT_EQ(piece.text[0], ' ');
+      EXPECT_TRUE(std::isalpha(whole.back()) && std::isalpha(piece.text[1]));
+    }
+    whole += piece.text;
+    EXPECT_EQ(piece.ends_document, whole.size() == text.size());
+  }
+  EXPECT_GT(pieces, 3);
+  EXPECT_TRUE(whole == text);
+}
+
+TEST_F(Documents, LongOnesWithoutWordsAreCutAtLineEnds) {
+  std::string text;
+  for (int i = 0; text.size() < 4000000; ++i) text += std::to_string(i) + ", " + std::to_string(i % 1001) + "\n";
   DocumentReader reader(find_text({write("long.txt", text)}));
   std::string whole;
   int pieces = 0;

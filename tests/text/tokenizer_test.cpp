@@ -31,6 +31,15 @@ TEST(BytesTokenizer, EndOfTextIsNothingAndItsMarkerIsText) {
   EXPECT_THROW(tokenizer->decode(std::vector<std::int32_t>{-1}), Error);
 }
 
+TEST(BytesTokenizer, IsExportedAsTokenizerJson) {
+  const auto tokenizer = bytes_tokenizer();
+  const auto exported = parse_tokenizer(tokenizer->huggingface_files().at("tokenizer.json"), "exported");
+  EXPECT_EQ(exported->vocab_size(), 257);
+  EXPECT_EQ(exported->end_of_text(), 256);
+  const std::string text = "It's caf\xC3\xA9 \xFF\n";
+  EXPECT_EQ(exported->encode(text), tokenizer->encode(text));
+}
+
 TEST(BytesTokenizer, SavesAndLoads) {
   const testing::TemporaryFolder folder;
   const auto tokenizer = bytes_tokenizer();
@@ -55,14 +64,16 @@ TEST(LoadTokenizer, SaysWhatIsWrongWithAFile) {
   const testing::TemporaryFolder folder;
   const auto path = [&](const char* name) { return folder.path() / name; };
   EXPECT_USER_ERROR(load_tokenizer(path("no.model")), AllOf(HasSubstr("no.model"), HasSubstr("there is no such file")));
-  EXPECT_USER_ERROR(load_tokenizer(folder.path()), HasSubstr("holds no tokenizer.model"));
+  EXPECT_USER_ERROR(load_tokenizer(folder.path()), HasSubstr("holds no tokenizer.model, tokenizer.json, or"));
   EXPECT_USER_ERROR(load_tokenizer(testing::write_text(path("empty"), "")), HasSubstr("is empty"));
   EXPECT_USER_ERROR(load_tokenizer(testing::write_text(path("notes.txt"), "some notes")),
                     AllOf(HasSubstr("notes.txt"), HasSubstr("not a SentencePiece model")));
-  EXPECT_USER_ERROR(load_tokenizer(testing::write_text(path("tokenizer.json"), "{\"model\": {}}")),
-                    AllOf(HasSubstr("tokenizer.json"), HasSubstr("only SentencePiece models")));
+  EXPECT_USER_ERROR(load_tokenizer(testing::write_text(path("t.json"), "{\"model\": {}}")),
+                    AllOf(HasSubstr("t.json"), HasSubstr("pre_tokenizer")));
+  EXPECT_USER_ERROR(load_tokenizer(testing::write_text(path("vocab.json"), "{\"a\": 0}")),
+                    AllOf(HasSubstr("vocab.json"), HasSubstr("name the folder that holds it and merges.txt")));
   EXPECT_USER_ERROR(load_tokenizer(testing::write_text(path("merges.txt"), "#version: 0.2\n")),
-                    HasSubstr("only SentencePiece models"));
+                    HasSubstr("name the folder that holds it and vocab.json"));
 }
 
 }  // namespace

@@ -68,5 +68,15 @@ TEST(Utf8, BoundariesKeepCharactersWhole) {
   EXPECT_EQ(utf8_boundary_before("\x80\x80\x80\x80", 3), 3u);  // no characters to keep
 }
 
+TEST(Utf8, ATextThatGrowsIsShownUpToItsLastCharacter) {
+  const std::string text = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80";
+  const std::size_t complete[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10};
+  for (std::size_t size = 0; size <= text.size(); ++size)
+    EXPECT_EQ(utf8_complete_length(text.substr(0, size)), complete[size]) << size;
+  for (const std::string bytes :
+       {"a\xFF", "\x80\x80\x80\x80", "\xC3\xA9\x80", "\xC0"})  // no character can come of them
+    EXPECT_EQ(utf8_complete_length(bytes), bytes.size());
+}
+
 }  // namespace
 }  // namespace filigree

@@ -18,6 +18,7 @@ constexpr int kThreads = 256;
 // y = function(x): `packs` whole packs, then one by one up to `count`. y may be x.
 template <typename Function, typename T>
 __global__ __launch_bounds__(kThreads) void map_kernel(T* y, const T* x, std::int64_t packs, std::int64_t count) {
+  let_next_begin();
   constexpr int kEach = kPack<T>;
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;

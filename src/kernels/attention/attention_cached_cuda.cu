@@ -4,7 +4,9 @@
 // kernel combines the chunks in order. Chunks depend on the shapes and the GPU's size alone: two runs give the same
 // bits.
 //
-// Eight threads share a row of the cache, 16 bytes each at a time where alignment allows it: 128 bytes in a piece.
+// Eight threads share a row of the cache, 16 bytes each at a time where alignment allows it: 128 bytes in a piece. With
+// little to read time is latency: a thread asks for several rows at once, and for the first values before it has seen a
+// key. New keys and values are read where the projection left them, and written to the cache on the way.
 #include <algorithm>
 
 #include "kernels/attention/attention_cuda.h"
@@ -38,10 +40,10 @@ template <typename T>
 struct Cached {
   T* out;          // (B, count, H·D)
   float* partial;  // (tokens, H, chunks, 2 + D): maximum, sum and unscaled output of a chunk
-  const T* query;  // (B, count, H·D), rows `query_row` apart
-  const T* keys;   // (B, C, G·D)
-  const T* values;
-  std::int64_t context, start, positions, query_row, cache_row;
+  const T* qkv;    // (B, count, H·D + 2 · G·D), rows `qkv_row` apart
+  T* keys;         // (B, C, G·D); written from position `start` on, read before it
+  T* values;
+  std::int64_t context, start, positions, qkv_row, cache_row;
   int heads, kv_heads, size;
   Chunks chunks;
   float factor;  // on q · k; scores are in base 2
@@ -57,60 +59,110 @@ struct alignas(sizeof(T) * kPack) Entries {
   T values[kPack];
 };
 
+// A thread's part of the rows that it reads at once, one for each position in the chunk `kTeams` apart; zeros where
+// there is none.
+template <typename T, int kPack, int kSize>
+struct Rows {
+  static constexpr int kPieces = kSize / (kLanes * kPack);  // of a row, for each of its threads
+  static constexpr int kRegisters = kPieces * ((kPack * static_cast<int>(sizeof(T)) + 3) / 4);  // of a row
+  static constexpr int kCount = std::clamp(32 / kRegisters, 1, 4);
+  Entries<T, kPack> pieces[kCount][kPieces];
+
+  // `cached`: of the first position; from `fresh_from` on rows lie at `fresh`, `fresh_row` apart.
+  __device__ __forceinline__ void load(const T* cached, std::int64_t cached_row, const T* fresh, std::int64_t fresh_row,
+                                       std::int64_t fresh_from, int first, int count, int lane, int size) {
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) {
+      const int position = first + r * kTeams;
+      const T* row =
+          position < fresh_from ? cached + position * cached_row : fresh + (position - fresh_from) * fresh_row;
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        const int column = (piece * kLanes + lane) * kPack;
+        pieces[r][piece] = {};
+        if (position < count && column < size)
+          pieces[r][piece] = *reinterpret_cast<const Entries<T, kPack>*>(row + column);
+      }
+    }
+  }
+  __device__ __forceinline__ void store(int r, T* row, int lane, int size) const {
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const int column = (piece * kLanes + lane) * kPack;
+      if (column < size) *reinterpret_cast<Entries<T, kPack>*>(row + column) = pieces[r][piece];
+    }
+  }
+};
+
 // kHeads query heads at once; kPack entries of a row at once; kSize: D rounded up.
 template <int kHeads, int kPack, int kSize, typename T>
 __global__ void __launch_bounds__(kThreads) chunk_kernel(const Cached<T> args) {
-  constexpr int kPieces = kSize / (kLanes * kPack);  // of a row, for each of its threads
+  using Batch = Rows<T, kPack, kSize>;
+  constexpr int kPieces = Batch::kPieces, kStride = Batch::kCount * kTeams;
   __shared__ float scores[kHeads][kMostChunk];
   __shared__ float sums[kWarps][kHeads][kSize];
   const int lane = static_cast<int>(threadIdx.x) % kLanes, team = static_cast<int>(threadIdx.x) / kLanes;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int batches = (args.group() + kHeads - 1) / kHeads;
-  const std::int64_t token = blockIdx.x / (args.kv_heads * batches);
+  const std::int64_t token = blockIdx.x / (args.kv_heads * batches), sequence = token / args.positions;
   const int within = static_cast<int>(blockIdx.x % (args.kv_heads * batches));
   const int kv_head = within / batches, first_head = kv_head * args.group() + within % batches * kHeads;
   const int heads = min(kHeads, (kv_head + 1) * args.group() - first_head);
   const int chunk = static_cast<int>(blockIdx.y);
   const std::int64_t begin = static_cast<std::int64_t>(chunk) * args.chunks.keys;
-  const std::int64_t seen = args.start + token % args.positions + 1;
+  const std::int64_t position = args.start + token % args.positions;  // it sees itself and those before
   const int count =
-      static_cast<int>(max(std::int64_t{0}, min(static_cast<std::int64_t>(args.chunks.keys), seen - begin)));
-  const std::int64_t cache = ((token / args.positions) * args.context + begin) * args.cache_row +
-                             static_cast<std::int64_t>(kv_head) * args.size;
-  const T* __restrict__ keys = args.keys + cache;      // (count, D), rows cache_row apart
-  const T* __restrict__ values = args.values + cache;  // likewise
+      static_cast<int>(max(std::int64_t{0}, min(static_cast<std::int64_t>(args.chunks.keys), position + 1 - begin)));
+  const std::int64_t column0 = static_cast<std::int64_t>(kv_head) * args.size;  // of the head, in a row of the cache
+  const std::int64_t cache = (sequence * args.context + begin) * args.cache_row + column0;
+  // New rows: in the chunk from `fresh_from` on, the first of them maybe before the chunk.
+  const std::int64_t fresh_from = args.start - begin;
+  const T* const fresh_keys =
+      args.qkv + sequence * args.positions * args.qkv_row + static_cast<std::int64_t>(args.heads) * args.size + column0;
+  const T* const fresh_values = fresh_keys + args.cache_row;
+  Batch keys, values;
+  keys.load(args.keys + cache, args.cache_row, fresh_keys, args.qkv_row, fresh_from, team, count, lane, args.size);
+  values.load(args.values + cache, args.cache_row, fresh_values, args.qkv_row, fresh_from, team, count, lane,
+              args.size);
 
-  float query[kHeads][kPieces * kPack];
+  float query[kHeads][kPieces * kPack] = {};
 #pragma unroll
   for (int h = 0; h < kHeads; ++h)
 #pragma unroll
-    for (int i = 0; i < kPieces * kPack; ++i) {
-      const int column = (i / kPack * kLanes + lane) * kPack + i % kPack;
-      query[h][i] =
-          h < heads && column < args.size
-              ? to_float(
-                    args.query[token * args.query_row + static_cast<std::int64_t>(first_head + h) * args.size + column])
-              : 0.0f;
-    }
-
-#pragma unroll 2
-  for (int first = 0; first < count; first += kTeams) {  // the same trips for all: the sums below need whole warps
-    const int key = first + team;
-    float dots[kHeads] = {};
-#pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       const int column = (piece * kLanes + lane) * kPack;
-      if (key >= count || column >= args.size) continue;
-      const auto row = *reinterpret_cast<const Entries<T, kPack>*>(keys + key * args.cache_row + column);
+      if (h >= heads || column >= args.size) continue;
+      const auto entries = *reinterpret_cast<const Entries<T, kPack>*>(args.qkv + token * args.qkv_row +
+                                                                       (first_head + h) * args.size + column);
 #pragma unroll
-      for (int e = 0; e < kPack; ++e)
-#pragma unroll
-        for (int h = 0; h < kHeads; ++h) dots[h] += query[h][piece * kPack + e] * to_float(row.values[e]);
+      for (int e = 0; e < kPack; ++e) query[h][piece * kPack + e] = to_float(entries.values[e]);
     }
+  // A new row goes to the cache from one thread block: that of its own token and position, and of the first of its
+  // query heads. -1: none of this one's.
+  const int mine =
+      position < begin + args.chunks.keys && within % batches == 0 ? static_cast<int>(position - begin) : -1;
+
+  for (int first = 0; first < count; first += kStride) {  // the same trips for all: the sums below need whole warps
+    if (first > 0)
+      keys.load(args.keys + cache, args.cache_row, fresh_keys, args.qkv_row, fresh_from, first + team, count, lane,
+                args.size);
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
-      for (int offset = kLanes / 2; offset > 0; offset /= 2) dots[h] += __shfl_xor_sync(0xffffffffu, dots[h], offset);
-      if (lane == 0 && key < count) scores[h][key] = dots[h] * args.factor;
+    for (int r = 0; r < Batch::kCount; ++r) {
+      const int key = first + team + r * kTeams;
+      if (key == mine) keys.store(r, args.keys + cache + key * args.cache_row, lane, args.size);
+      float dots[kHeads] = {};
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < kPack; ++e)
+#pragma unroll
+          for (int h = 0; h < kHeads; ++h)
+            dots[h] += query[h][piece * kPack + e] * to_float(keys.pieces[r][piece].values[e]);
+#pragma unroll
+      for (int h = 0; h < kHeads; ++h) {
+        for (int offset = kLanes / 2; offset > 0; offset /= 2) dots[h] += __shfl_xor_sync(0xffffffffu, dots[h], offset);
+        if (lane == 0 && key < count) scores[h][key] = dots[h] * args.factor;
+      }
     }
   }
   __syncthreads();
@@ -135,19 +187,25 @@ __global__ void __launch_bounds__(kThreads) chunk_kernel(const Cached<T> args) {
   __syncthreads();
 
   float out[kHeads][kPieces * kPack] = {};
-#pragma unroll 2
-  for (int key = team; key < count; key += kTeams)
+  for (int first = 0; first < count; first += kStride) {
+    if (first > 0)
+      values.load(args.values + cache, args.cache_row, fresh_values, args.qkv_row, fresh_from, first + team, count,
+                  lane, args.size);
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const int column = (piece * kLanes + lane) * kPack;
-      if (column >= args.size) continue;
-      const auto row = *reinterpret_cast<const Entries<T, kPack>*>(values + key * args.cache_row + column);
+    for (int r = 0; r < Batch::kCount; ++r) {
+      const int key = first + team + r * kTeams;
+      if (key >= count) continue;
+      if (key == mine) values.store(r, args.values + cache + key * args.cache_row, lane, args.size);
 #pragma unroll
-      for (int e = 0; e < kPack; ++e)
+      for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-        for (int h = 0; h < kHeads; ++h) out[h][piece * kPack + e] += scores[h][key] * to_float(row.values[e]);
+        for (int e = 0; e < kPack; ++e)
+#pragma unroll
+          for (int h = 0; h < kHeads; ++h)
+            out[h][piece * kPack + e] += scores[h][key] * to_float(values.pieces[r][piece].values[e]);
     }
-    // Over the teams: of a warp by exchange, then over the warps.
+  }
+  // Over the teams: of a warp by exchange, then over the warps.
 #pragma unroll
   for (int h = 0; h < kHeads; ++h)
 #pragma unroll
@@ -170,6 +228,7 @@ __global__ void __launch_bounds__(kThreads) chunk_kernel(const Cached<T> args) {
 // A block for each token and head.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const Cached<T> args) {
+  let_next_begin();
   const std::int64_t token = blockIdx.x / args.heads;
   const int head = static_cast<int>(blockIdx.x % args.heads);
   float top = -INFINITY;
@@ -204,7 +263,7 @@ void launch(Device& device, Cached<T> args, std::int64_t tokens) {
   args.partial = static_cast<float*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(parts) * sizeof(float)));
   constexpr int kPack = Pack<T>::kCount;
   const auto aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; };
-  if (args.size % kPack == 0 && aligned(args.keys) && aligned(args.values))
+  if (args.size % kPack == 0 && aligned(args.qkv) && aligned(args.keys) && aligned(args.values))
     launch_chunks<kHeads, kPack>(device, args, blocks);
   else
     launch_chunks<kHeads, 1>(device, args, blocks);
@@ -219,13 +278,13 @@ void attention_cached_few(Device& device, const AttentionCachedArgs& args) {
   with_device_type(args.qkv.dtype, [&]<typename T>() {
     const Cached<T> cached = {.out = static_cast<T*>(args.out.data),
                               .partial = nullptr,
-                              .query = static_cast<const T*>(args.qkv.data),
-                              .keys = static_cast<const T*>(args.keys.data),
-                              .values = static_cast<const T*>(args.values.data),
+                              .qkv = static_cast<const T*>(args.qkv.data),
+                              .keys = static_cast<T*>(args.keys.data),
+                              .values = static_cast<T*>(args.values.data),
                               .context = args.keys.shape[1],
                               .start = args.start,
                               .positions = shape.positions,
-                              .query_row = shape.row(),
+                              .qkv_row = shape.row(),
                               .cache_row = shape.kv_heads * shape.size,
                               .heads = args.heads,
                               .kv_heads = args.kv_heads,

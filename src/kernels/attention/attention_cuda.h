@@ -19,10 +19,11 @@ std::string attention_backend(Device& device, const AttentionBackwardArgs& args)
 // Our own kernels: fp32 and bf16, fp32 arithmetic, head sizes up to 256, equal bits in every run.
 void attention_forward_own(Device& device, const AttentionForwardArgs& args);
 void attention_backward_own(Device& device, const AttentionBackwardArgs& args);
-// A cached call in two steps: the new keys and values into the cache, then the queries against it: of any number, by
-// the tiles of attention_forward_own; or few, bound by reading the cache.
+// A cached call of many queries in two steps: the new keys and values into the cache, then the queries against it, by
+// the tiles of attention_forward_own.
 void attention_append(Device& device, const AttentionCachedArgs& args);
 void attention_cached_tiles(Device& device, const AttentionCachedArgs& args);
+// A cached call of few queries, bound by reading the cache.
 void attention_cached_few(Device& device, const AttentionCachedArgs& args);
 
 // cuDNN. `refusal` is empty when it takes the call, else it says why not. The functions below it return false then.

@@ -35,16 +35,14 @@ void attention_backward(Device& device, const AttentionBackwardArgs& args) {
 }
 
 void attention_cached(Device& device, const AttentionCachedArgs& args) {
+  if (args.qkv.shape[1] <= kFewQueries) return attention_cached_few(device, args);
   attention_append(device, args);
   // A prompt that begins the sequence attends to itself alone.
   if (args.start == 0 && args.qkv.shape[1] >= kLongPrompt &&
       attention_forward_cudnn(device,
                               {.out = args.out, .qkv = args.qkv, .heads = args.heads, .kv_heads = args.kv_heads}))
     return;
-  if (args.qkv.shape[1] > kFewQueries)
-    attention_cached_tiles(device, args);
-  else
-    attention_cached_few(device, args);
+  attention_cached_tiles(device, args);
 }
 
 }  // namespace filigree::cuda

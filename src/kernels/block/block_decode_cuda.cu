@@ -1,5 +1,5 @@
-// The forward product of up to 16 tokens, as in decoding, for any block. Bound by memory: the kept values are read once
-// (H200: 4.3 TB/s), and the tokens, which caches hold, once for every 16 outputs.
+// The forward product of up to 16 tokens, as in decoding: decode_stream.cuh for blocks of a multiple of 64 inputs, the
+// kernel here for any block.
 //
 // A thread block computes 16 outputs of one block row; its warps share the reduction step by step, and add their sums
 // in order in the end. Tensor cores multiply (mma.m16n8k16: 16 outputs x 8 tokens), so that the ordinary units have
@@ -8,8 +8,8 @@
 // rows g and g + 8 of the weight and of token g. The first four of these feed one product, the others a second one.
 #include <cuda_bf16.h>
 
-#include "kernels/block/block_activation.cuh"
 #include "kernels/block/block_decode_cuda.h"
+#include "kernels/block/block_decode_stream.cuh"
 #include "kernels/cuda_common.cuh"
 
 namespace filigree::decode {
@@ -50,17 +50,6 @@ __device__ __forceinline__ uint4 load_weights(const Element* from, std::int64_t 
   return chunk;
 }
 
-// d (16, 8) += a (16, 16) · b (16, 8). Element i of thread 4g + t of d: row g + i / 2 · 8, column 2t + i % 2.
-__device__ __forceinline__ void multiply(float (&d)[4], std::uint32_t upper, std::uint32_t lower,
-                                         std::uint32_t upper_next, std::uint32_t lower_next, std::uint32_t b,
-                                         std::uint32_t b_next) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(upper), "r"(lower), "r"(upper_next), "r"(lower_next), "r"(b), "r"(b_next));
-}
-
 // A place in the reduction of a block row, which is cut into chunks that do not cross blocks.
 struct Place {
   int entry;   // in the row's list
@@ -75,17 +64,6 @@ struct Place {
     return next;
   }
 };
-
-__device__ __forceinline__ void write_output(const BlockForwardArgs& args, std::int64_t token, std::int64_t output,
-                                             float sum) {
-  const std::int64_t index = token * args.grid.rows + output;
-  if (args.bias != nullptr) sum += args.bias[output];
-  sum = __bfloat162float(__float2bfloat16_rn(sum));
-  if (args.pre_activation != nullptr) static_cast<Element*>(args.pre_activation)[index] = __float2bfloat16_rn(sum);
-  sum = __bfloat162float(__float2bfloat16_rn(activated(args.activation, sum)));
-  if (args.residual != nullptr) sum += __bfloat162float(static_cast<const Element*>(args.residual)[index]);
-  static_cast<Element*>(args.y)[index] = __float2bfloat16_rn(sum);
-}
 
 // --- Kernel --------------------------------------------------------------------------------------------------------
 
@@ -151,8 +129,8 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_kernel(const BlockFo
       const uint4 &a = weights[u][0], &b = weights[u][1];
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        multiply(d[tile], a.x, b.x, a.y, b.y, tokens[u][tile].x, tokens[u][tile].y);
-        multiply(d[tile], a.z, b.z, a.w, b.w, tokens[u][tile].z, tokens[u][tile].w);
+        cuda::multiply(d[tile], {a.x, b.x, a.y, b.y}, tokens[u][tile].x, tokens[u][tile].y);
+        cuda::multiply(d[tile], {a.z, b.z, a.w, b.w}, tokens[u][tile].z, tokens[u][tile].w);
       }
     }
   }
@@ -179,6 +157,8 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_kernel(const BlockFo
 
 void block_forward(const BlockForwardArgs& args, const BlockPlan& plan, CUstream_st* stream) {
   const BlockGrid& grid = args.grid;
+  if (suits_decode_stream(grid) && cuda::DecodeGpu::current().streams())
+    return launch_block_decode_stream<cuda::kDecodeStreamWarps, cuda::kDecodeStages>(args, stream);
   const bool wide = grid.columns % kChunk == 0 && grid.block.columns % kChunk == 0;
   const int tiles = args.tokens > 8 ? 2 : 1;
   const auto kernel = tiles == 1 ? (wide ? decode_kernel<1, true> : decode_kernel<1, false>)

@@ -42,6 +42,7 @@ struct BlockForwardArgs {
   std::int64_t tokens = 0;  // T
   BlockGrid grid;
   DeviceBlockLists lists;
+  bool settled = false;  // neither values nor lists are written by the kernel before this one in the stream
 };
 void block_forward(const BlockForwardArgs& args, const BlockPlan& plan, CUstream_st* stream);
 

@@ -22,14 +22,15 @@ inline constexpr int kSm90TokenTile = 256;  // tokens of a thread block's tile, 
 inline constexpr int kSm90Cluster = 2;      // thread blocks of a cluster
 inline constexpr int kSm90Step = 64;        // depth of one step of a reduction
 
-// Constants of the decoding kernel (block_decode_cuda.cu).
+// Constants of decoding (block_decode_cuda.cu); rows and warps are those of its kernel for any block.
 inline constexpr int kDecodeTokens = 16;  // the most that it takes
 inline constexpr int kDecodeRows = 16;    // outputs of a thread block
 inline constexpr int kDecodeWarps = 16;   // the most of a thread block
 
 struct BlockPlan {
   BlockKernel kernel = BlockKernel::plain;
-  std::int32_t warps = 0;  // decoding only: of a thread block, which share its reduction
+  // Decoding blocks that decode_stream.cuh does not take: of a thread block, which share its reduction.
+  std::int32_t warps = 0;
   // A Hopper launch: `clusters` clusters run at the same time, each takes tiles in turn.
   std::int32_t clusters = 0;
   // Weight gradient only. The last tiles, too few for all clusters, are laid end to end and cut into equal pieces, one

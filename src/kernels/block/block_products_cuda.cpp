@@ -40,7 +40,8 @@ void block_product(Device& device, const BlockProductArgs& args) {
                  .activation = activation_of(args.activation),
                  .tokens = tokens,
                  .grid = weight.grid,
-                 .lists = weight.lists},
+                 .lists = weight.lists,
+                 .settled = device.weights_settled()},
                 plan_block_forward(weight.grid, tokens, gpu_of(device)), device.stream());
 }
 

@@ -27,9 +27,10 @@ float largest(const T* row, std::int64_t count) {
 
 template <typename T>
 void rows_of(const CrossEntropyArgs& args) {
-  float* loss = args.loss.as<float>();                    // (T)
-  T* logits = args.logits.as<T>();                        // (T, stride)
-  const auto* targets = args.targets.as<std::int32_t>();  // (T)
+  float* loss = args.loss.as<float>();                                            // (T)
+  T* logits = args.logits.as<T>();                                                // (T, stride)
+  const auto* targets = args.targets.as<std::int32_t>();                          // (T)
+  auto* greedy = args.greedy.empty() ? nullptr : args.greedy.as<std::int32_t>();  // (T)
   const std::int64_t vocabulary = args.vocabulary, stride = args.logits.shape[1];
   parallel_for(args.loss.count(), 1, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
     for (std::int64_t t = begin; t < end; ++t) {
@@ -38,6 +39,7 @@ void rows_of(const CrossEntropyArgs& args) {
       if (!args.loss_only) std::fill(row + (target < 0 ? 0 : vocabulary), row + stride, T(0.0f));
       if (target < 0) {
         loss[t] = 0.0f;
+        if (greedy) greedy[t] = 0;
         continue;
       }
       const FloatVector top = splat(largest(row, vocabulary));
@@ -46,6 +48,7 @@ void rows_of(const CrossEntropyArgs& args) {
       });
       const auto chosen = static_cast<float>(row[target]);
       loss[t] = std::log(sum) + (hn::GetLane(top) - chosen);
+      if (greedy) greedy[t] = chosen >= hn::GetLane(top) ? 1 : 0;
       if (args.loss_only) continue;
       const FloatVector factor = splat(args.scale / sum);
       for_vectors(vocabulary, [&](std::int64_t i, auto part) HWY_ATTR {
@@ -78,6 +81,7 @@ void cross_entropy(Device& device, const CrossEntropyArgs& given) {
   require(args.vocabulary <= args.logits.shape[1], "cross_entropy: the logits have fewer columns than the vocabulary");
   require(args.targets.count() == tokens && args.logits.shape.rank() == 2 && args.logits.shape[0] == tokens,
           "cross_entropy: loss, logits and targets do not fit each other");
+  require(args.greedy.empty() || args.greedy.count() == tokens, "cross_entropy: greedy does not fit the loss");
   if (tokens == 0) return;
   if constexpr (kBuiltWithCuda)
     if (device.is_cuda()) return cuda::cross_entropy(device, args);

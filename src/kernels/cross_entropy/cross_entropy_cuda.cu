@@ -55,6 +55,7 @@ template <typename T>
 __global__ __launch_bounds__(kThreads, 2) void cross_entropy_kernel(float* __restrict__ loss,  // (T)
                                                                     T* logits,                 // (T, stride)
                                                                     const std::int32_t* __restrict__ targets,  // (T)
+                                                                    std::int32_t* __restrict__ greedy,  // (T) or null
                                                                     std::int64_t vocabulary, std::int64_t stride,
                                                                     float scale, bool loss_only, int staged) {
   constexpr int kEach = kPack<T>;
@@ -78,6 +79,7 @@ __global__ __launch_bounds__(kThreads, 2) void cross_entropy_kernel(float* __res
     for (std::int64_t spare = vocabulary + thread; spare < stride; spare += kThreads) row[spare] = from_float<T>(0.0f);
   if (target < 0) {
     if (thread == 0) loss[blockIdx.x] = 0.0f;
+    if (thread == 0 && greedy) greedy[blockIdx.x] = 0;
     if (loss_only) return;
     if (alone) row[single] = from_float<T>(0.0f);
     for (int index = thread; index < packs; index += kThreads) store(middle + index * kEach, Floats<kEach>{});
@@ -109,6 +111,7 @@ __global__ __launch_bounds__(kThreads, 2) void cross_entropy_kernel(float* __res
   for (int warp = 1; warp < kWarps; ++warp) top = fmaxf(top, tops[warp]);
   const float total = block_sum<kThreads>(running.sum * exponential(running.top - top), sums);
   if (thread == 0) loss[blockIdx.x] = logf(total) + (top - chosen);
+  if (thread == 0 && greedy) greedy[blockIdx.x] = chosen >= top ? 1 : 0;
   if (loss_only) return;
 
   const float factor = scale / total;
@@ -149,8 +152,9 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
     check(cudaFuncSetAttribute(cross_entropy_kernel<T>, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared));
     cross_entropy_kernel<T><<<static_cast<unsigned int>(tokens), kThreads, staged * sizeof(uint4), device.stream()>>>(
-        args.loss.as<float>(), static_cast<T*>(args.logits.data), args.targets.as<std::int32_t>(), vocabulary,
-        args.logits.shape[1], args.scale, args.loss_only, static_cast<int>(staged));
+        args.loss.as<float>(), static_cast<T*>(args.logits.data), args.targets.as<std::int32_t>(),
+        args.greedy.empty() ? nullptr : args.greedy.as<std::int32_t>(), vocabulary, args.logits.shape[1], args.scale,
+        args.loss_only, static_cast<int>(staged));
   });
   check_launch();
 }

@@ -1,24 +1,21 @@
+// y (T, N) = x (T, K) Wᵀ for T <= 16, W compressed 2:4: decode_stream.cuh where K is a multiple of 64, as widths are;
+// here the kernel for other multiples of 8, for which memory is read in pieces of 8 bytes.
+//
+// Tensor cores multiply. A block takes 16 rows of W, its warps take steps of 64 inputs in turn, and their sums are
+// added at the end. In a step a lane holds, of one row, 16 inputs: 16 bytes of values and 16 mask bits. Each group of
+// four is expanded to four bf16, zeros where nothing is kept, which are its part of W's operand; the same four inputs
+// of one token (and of a second one, when there are more than 8) are its part of x's. A product over K may take its
+// inputs in any order that both operands share, so no lane needs another one's data.
 #include "kernels/cuda_vector.cuh"
+#include "kernels/decode_warp.cuh"
 #include "kernels/nm/nm_decode_cuda.h"
-
-// y (T, N) = x (T, K) Wᵀ for T <= 16, W compressed 2:4. Every weight is read once: values and mask bits, 1 + 1/8 bytes
-// a weight, 0.26 ps at 4.3 TB/s (H200): 15360 x 5120 takes 21 us at best.
-//
-// 16 tokens are 16 multiplications for each weight read, too many for fp32 units at that speed; tensor cores have them
-// to spare. A block takes 8 or 16 rows of W, its warps take steps of 64 inputs in turn, and their sums are added at
-// the end. In a step a lane holds, of one row, 16 inputs: 16 bytes of values and 16 mask bits. Each group of four is
-// expanded to four bf16, zeros where nothing is kept, which are its part of W's operand; the same four inputs of one
-// token (and of a second one, when there are more than 8) are its part of x's. A product over K may take its inputs in
-// any order that both operands share, so no lane needs another one's data.
-//
-// A block reads all of x, mostly from the caches: 2 T bytes for 1.125 times its rows. From 8 tokens on that is as much
-// as the weights, which is why two tiles of 8 rows share it there.
+#include "kernels/nm/nm_decode_stream.cuh"
 
 namespace filigree::cuda {
 namespace {
 
 constexpr int kWarps = 8, kThreads = kWarps * kWarp;
-constexpr int kTileRows = 8;
+constexpr int kTileRows = 8, kTiles = 2, kRows = kTiles * kTileRows;
 constexpr int kLaneInputs = 16, kStep = 4 * kLaneInputs;
 constexpr int kMostTokens = 16;
 
@@ -34,17 +31,8 @@ struct DecodeArgs {
   bool accumulate = false;
 };
 
-// Read once by one lane: kept out of the first cache, which x needs.
-__device__ __forceinline__ uint4 load_once(const void* from) {
-  uint4 result;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(result.x), "=r"(result.y), "=r"(result.z), "=r"(result.w)
-      : "l"(from));
-  return result;
-}
-
 // A lane's part of a step.
-template <int kTiles, int kHalves>  // kHalves: of 8 tokens
+template <int kHalves>  // of 8 tokens
 struct Operands {
   std::uint32_t values[kTiles][4];  // a word a group: its two kept values
   std::uint32_t bits[kTiles];       // 16 mask bits
@@ -58,37 +46,24 @@ __device__ __forceinline__ void put(std::uint32_t (&words)[8], int first, const 
   words[first + 3] = four.w;
 }
 
-// kWhole: K is a multiple of 16, so that a lane's inputs are all there or none, at addresses of 16 bytes. Otherwise
-// they come in two halves of 8.
-template <bool kWhole, int kTiles, int kHalves>
-__device__ __forceinline__ Operands<kTiles, kHalves> load_step(const DecodeArgs& args, std::int64_t row0,
-                                                               std::int64_t column) {
+// A lane's inputs come in two halves of 8, of which the last one of a row may not be there.
+template <int kHalves>
+__device__ __forceinline__ Operands<kHalves> load_step(const DecodeArgs& args, std::int64_t row0, std::int64_t column) {
   const int row_lane = threadIdx.x % kWarp / 4;  // of a tile; and the token of x
-  Operands<kTiles, kHalves> out = {};
+  Operands<kHalves> out = {};
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
     // Rows below the last one are read in its place, and not written.
     const std::int64_t row = min(row0 + tile * kTileRows + row_lane, args.rows - 1);
     const auto* values = reinterpret_cast<const std::uint8_t*>(args.values) + row * args.columns + column;
     const std::uint8_t* mask = args.mask + (row * args.columns + column) / 8;
-    if constexpr (kWhole) {
-      if (column < args.columns) {
-        const uint4 four = load_once(values);
-        out.values[tile][0] = four.x;
-        out.values[tile][1] = four.y;
-        out.values[tile][2] = four.z;
-        out.values[tile][3] = four.w;
-        out.bits[tile] = __ldg(reinterpret_cast<const std::uint16_t*>(mask));
-      }
-    } else {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (column + 8 * half >= args.columns) continue;
-        const uint2 two = __ldg(reinterpret_cast<const uint2*>(values + 8 * half));
-        out.values[tile][2 * half] = two.x;
-        out.values[tile][2 * half + 1] = two.y;
-        out.bits[tile] |= static_cast<std::uint32_t>(__ldg(mask + half)) << 8 * half;
-      }
+    for (int half = 0; half < 2; ++half) {
+      if (column + 8 * half >= args.columns) continue;
+      const uint2 two = __ldg(reinterpret_cast<const uint2*>(values + 8 * half));
+      out.values[tile][2 * half] = two.x;
+      out.values[tile][2 * half + 1] = two.y;
+      out.bits[tile] |= static_cast<std::uint32_t>(__ldg(mask + half)) << 8 * half;
     }
   }
 #pragma unroll
@@ -112,17 +87,8 @@ __device__ __forceinline__ std::uint32_t right_entries(std::uint32_t values, std
   return __byte_perm(values, 0, __byte_perm(0x44324444u, 0x32103244u, kept * 0x22u + 0x10u));
 }
 
-// sums (16 tokens, 8 rows) += x (16, 16 inputs) · Wᵀ (16, 8)
-__device__ __forceinline__ void multiply(float (&sums)[4], std::uint32_t x0, std::uint32_t x1, std::uint32_t x2,
-                                         std::uint32_t x3, std::uint32_t w0, std::uint32_t w1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(w0), "r"(w1));
-}
-
-template <int kTiles, int kHalves>
-__device__ __forceinline__ void multiply_step(float (&sums)[kTiles][4], const Operands<kTiles, kHalves>& step) {
+template <int kHalves>
+__device__ __forceinline__ void multiply_step(float (&sums)[kTiles][4], const Operands<kHalves>& step) {
 #pragma unroll
   for (int group = 0; group < 4; ++group)
 #pragma unroll
@@ -131,13 +97,14 @@ __device__ __forceinline__ void multiply_step(float (&sums)[kTiles][4], const Op
       const std::uint32_t w0 = left_entries(values, kept & 3u), w1 = right_entries(values, kept >> 2 & 3u);
       const std::uint32_t x1 = kHalves == 2 ? step.x[kHalves - 1][2 * group] : 0u;
       const std::uint32_t x3 = kHalves == 2 ? step.x[kHalves - 1][2 * group + 1] : 0u;
-      multiply(sums[tile], step.x[0][2 * group], x1, step.x[0][2 * group + 1], x3, w0, w1);
+      // The tokens as rows of 16, W's rows as columns.
+      const std::uint32_t x[4] = {step.x[0][2 * group], x1, step.x[0][2 * group + 1], x3};
+      multiply(sums[tile], x, w0, w1);
     }
 }
 
-template <bool kWhole, int kTiles, int kHalves>
+template <int kHalves>
 __global__ void __launch_bounds__(kThreads, 2) decode_kernel(const __grid_constant__ DecodeArgs args) {
-  constexpr int kRows = kTiles * kTileRows;
   __shared__ float partial[kWarps][8 * kHalves][kRows];
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.x) * kRows;
@@ -146,9 +113,9 @@ __global__ void __launch_bounds__(kThreads, 2) decode_kernel(const __grid_consta
   const std::int64_t lane_column = lane % 4 * kLaneInputs;
   std::int64_t begin = static_cast<std::int64_t>(warp) * kStep;
   if (begin < args.columns) {
-    auto now = load_step<kWhole, kTiles, kHalves>(args, row0, begin + lane_column);
+    auto now = load_step<kHalves>(args, row0, begin + lane_column);
     for (begin += kWarps * kStep; begin < args.columns; begin += kWarps * kStep) {
-      const auto next = load_step<kWhole, kTiles, kHalves>(args, row0, begin + lane_column);
+      const auto next = load_step<kHalves>(args, row0, begin + lane_column);
       multiply_step(sums, now);
       now = next;
     }
@@ -174,23 +141,10 @@ __global__ void __launch_bounds__(kThreads, 2) decode_kernel(const __grid_consta
   }
 }
 
-template <bool kWhole, int kTiles, int kHalves>
+template <int kHalves>
 void launch(Device& device, const DecodeArgs& args) {
-  decode_kernel<kWhole, kTiles, kHalves>
-      <<<blocks_for(args.rows, kTiles * kTileRows), kThreads, 0, device.stream()>>>(args);
+  decode_kernel<kHalves><<<blocks_for(args.rows, kRows), kThreads, 0, device.stream()>>>(args);
   check_launch();
-}
-
-template <bool kWhole>
-void launch_for(Device& device, const DecodeArgs& args) {
-  // Few tokens leave room for more and smaller blocks, which share out the rows more evenly where there are few.
-  const bool small = args.tokens <= 4 && args.rows < 64 * static_cast<std::int64_t>(device.gpu().multiprocessors);
-  if (args.tokens > 8)
-    launch<kWhole, 2, 2>(device, args);
-  else if (small)
-    launch<kWhole, 1, 1>(device, args);
-  else
-    launch<kWhole, 2, 1>(device, args);
 }
 
 }  // namespace
@@ -200,25 +154,29 @@ bool takes_nm_decode(const NmMatmulArgs& args) {
   const std::int64_t tokens = args.x.shape[0];
   return weight.pattern == Pattern{2, 4} && args.x.dtype == DType::bf16 && weight.values.dtype == DType::bf16 &&
          args.y.dtype == DType::bf16 && tokens >= 1 && tokens <= kMostTokens && weight.rows > 0 && weight.columns > 0 &&
-         weight.columns % 8 == 0 && aligned({args.x.data, weight.values.data, weight.mask.data});
+         weight.columns % 8 == 0 && std::max(weight.rows, weight.columns) <= INT32_MAX / 2 &&
+         aligned({args.x.data, weight.values.data, weight.mask.data});
 }
 
 void nm_decode(Device& device, const NmMatmulArgs& args) {
   require(takes_nm_decode(args), "nm_decode: not a product of a few tokens with a 2:4 matrix in bf16");
+  const NmMatrix& weight = args.weight;
+  if (weight.columns % NmDecodeWeights::kWidth == 0 && DecodeGpu::current().streams())
+    return launch_nm_decode_stream<kDecodeStreamWarps, kDecodeStages>(args, device.weights_settled(), device.stream());
   const DecodeArgs to{.y = static_cast<__nv_bfloat16*>(args.y.data),
                       .x = static_cast<const __nv_bfloat16*>(args.x.data),
-                      .values = static_cast<const __nv_bfloat16*>(args.weight.values.data),
-                      .mask = args.weight.mask.as<std::uint8_t>(),
+                      .values = static_cast<const __nv_bfloat16*>(weight.values.data),
+                      .mask = weight.mask.as<std::uint8_t>(),
                       .bias = args.bias.empty() ? nullptr : args.bias.as<float>(),
                       .tokens = static_cast<int>(args.x.shape[0]),
-                      .rows = args.weight.rows,
-                      .columns = args.weight.columns,
+                      .rows = weight.rows,
+                      .columns = weight.columns,
                       .scale = args.scale,
                       .accumulate = args.accumulate};
-  if (args.weight.columns % kLaneInputs == 0)
-    launch_for<true>(device, to);
+  if (to.tokens > 8)
+    launch<2>(device, to);
   else
-    launch_for<false>(device, to);
+    launch<1>(device, to);
 }
 
 }  // namespace filigree::cuda

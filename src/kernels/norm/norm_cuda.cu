@@ -35,6 +35,7 @@ __global__ __launch_bounds__(kRowThreads, kUnits == 1 ? 4
                                               ? 2
                                               : 1) void norm_forward_kernel(const __grid_constant__ Forward<T> args,
                                                                             std::int64_t block_rows) {
+  let_next_begin();
   __shared__ float shared[RowSums<1>::kFloats];
   RowSums<1> sums(shared);
   const auto units = static_cast<int>(args.channels / kUnit);

@@ -310,6 +310,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"split_tokens", {.rows = 256, .columns = 512}, 3000, 0.5},
                       Case{"whole_and_split", {.rows = 896, .columns = 384}, 2100, 0, 5},
                       Case{"many_tiles", {.rows = 2176, .columns = 1536}, 600, 0.4, 3},
+                      Case{"decode_chunks", {.rows = 300, .columns = 10240}, 16, 0.5},
+                      Case{"decode_many_rows", {.rows = 20480, .columns = 384}, 4, 0},
                       Case{"decode_16", {.rows = 2064, .columns = 1600, .block = {16, 16}}, 4, 0.5},
                       Case{"decode_many_warps", {.rows = 24, .columns = 4096, .block = {8, 8}}, 1, 0.5}),
     name_of_case);

@@ -55,6 +55,40 @@ TEST_F(NmDecode, ManyRowsAgreeWithTheProcessor) {
   check(16, 128, 20001);
 }
 
+// More inputs than shared memory holds of so many tokens, the last ones half a step.
+TEST_F(NmDecode, WideInputsComeInChunks) {
+  check(16, 10304, 40);
+  check(13, 5120, 300);
+  check(4, 30720, 17);
+}
+
+// Each product reads what the one before it wrote, and may begin before that one is done.
+TEST_F(NmDecode, OverlappingProductsWaitForTheirInputs) {
+  constexpr std::int64_t kWidth = 2048, kTokens = 4;
+  std::vector<GpuNm> weights;
+  for (std::uint32_t i = 0; i < 4; ++i)
+    weights.push_back(matrix_on_gpu(OwnedNm(cpu(), DType::bf16, kWidth, kWidth, kPattern, i).view));
+  const OwnedTensor first = random_tensor(cpu(), DType::bf16, {kTokens, kWidth}, 2);
+  const auto chain = [&](bool apart) {
+    const OwnedTensor a = on_gpu(first), b = on_gpu(first);
+    for (int i = 0; i < 40; ++i) {
+      nm_matmul(gpu(), {.y = i % 2 == 0 ? b : a,
+                        .x = i % 2 == 0 ? a : b,
+                        .weight = weights[static_cast<std::size_t>(i % 4)].view,
+                        .scale = 1.0f / 20.0f});
+      if (apart) gpu().synchronize();
+    }
+    return on_cpu(a);
+  };
+  const OwnedTensor expected = chain(true);
+  EXPECT_NE(values_of(expected), std::vector<double>(kTokens * kWidth, 0.0));
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    ASSERT_EQ(values_of(chain(false)), values_of(expected));
+    const SettledWeights settled(gpu());
+    ASSERT_EQ(values_of(chain(false)), values_of(expected)) << "weights read ahead";
+  }
+}
+
 // Every mask, in every place: weights of 1, so that sums say which inputs were taken.
 TEST_F(NmDecode, EveryPatternTakesItsOwnInputs) {
   constexpr std::uint32_t kGroups[] = {0b0011, 0b0101, 0b1001, 0b0110, 0b1010, 0b1100};

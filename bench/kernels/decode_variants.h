@@ -1,0 +1,18 @@
+// The decoding kernels with other numbers of warps and stages than the products use: what filigree_cuda_bench compares.
+#pragma once
+
+#include <span>
+
+#include "kernels/block/block_matmul.h"
+#include "kernels/nm/nm_matmul.h"
+
+namespace filigree::bench {
+
+struct DecodeVariant {
+  int warps, stages;
+  void (*multiply_24)(const NmMatmulArgs& args, CUstream_st* stream);
+  void (*multiply_blocks)(const BlockForwardArgs& args, CUstream_st* stream);
+};
+std::span<const DecodeVariant> decode_variants();
+
+}  // namespace filigree::bench

@@ -1,0 +1,130 @@
+// Block-sparse weights for decode_stream.cuh. A part is some rows of a block row. The kept blocks of that row make one
+// dense matrix, and x's places follow it: block after block of the list.
+//
+// A step is 64 inputs of one block, of each row 128 bytes in eight pieces of 16.
+#pragma once
+
+#include "kernels/block/block_activation.cuh"
+#include "kernels/block/block_matmul.h"
+#include "kernels/decode_stream.cuh"
+
+namespace filigree::decode {
+
+__device__ __forceinline__ void write_output(const BlockForwardArgs& args, std::int64_t token, std::int64_t output,
+                                             float sum) {
+  const std::int64_t index = token * args.grid.rows + output;
+  if (args.bias != nullptr) sum += args.bias[output];
+  sum = __bfloat162float(__float2bfloat16_rn(sum));
+  if (args.pre_activation != nullptr)
+    static_cast<__nv_bfloat16*>(args.pre_activation)[index] = __float2bfloat16_rn(sum);
+  sum = __bfloat162float(__float2bfloat16_rn(activated(args.activation, sum)));
+  if (args.residual != nullptr) sum += __bfloat162float(static_cast<const __nv_bfloat16*>(args.residual)[index]);
+  static_cast<__nv_bfloat16*>(args.y)[index] = __float2bfloat16_rn(sum);
+}
+
+struct BlockDecodeWeights {
+  static constexpr int kThreadBlocks = 2;
+  static constexpr int kStepInputs = 64;
+  static constexpr int kStageBytes = cuda::kDecodeTileBytes;
+
+  BlockForwardArgs args;
+  int parts;      // of a block row
+  int part_rows;  // at most
+  int block_steps;
+
+  struct Part {
+    int line, first_row;  // block row, and the first of its rows
+    int first_entry;
+    int rows, inputs;
+  };
+  __device__ Part part() const {
+    const int line = static_cast<int>(blockIdx.x) / parts, first_row = static_cast<int>(blockIdx.x) % parts * part_rows;
+    const std::int64_t in_weight = args.grid.rows - std::int64_t{line} * args.grid.block.rows;
+    const int rows = static_cast<int>(min(std::int64_t{args.grid.block.rows}, in_weight));
+    const int first_entry = args.lists.row_start[line];
+    return {.line = line,
+            .first_row = first_row,
+            .first_entry = first_entry,
+            .rows = min(part_rows, rows - first_row),
+            .inputs = (args.lists.row_start[line + 1] - first_entry) * args.grid.block.columns};
+  }
+  // A block may hang over W's right edge: its entries there are zeros, but x ends.
+  __device__ int x_at(const Part& part, int place) const {
+    const int columns = args.grid.block.columns, entry = place / columns;
+    const int column = args.lists.row_entries[part.first_entry + entry].other * columns + place % columns;
+    return column < args.grid.columns ? column : -1;
+  }
+
+  __device__ __forceinline__ void copy(const Part& part, int row, int count, int step, std::uint32_t to,
+                                       int lane) const {
+    const int columns = args.grid.block.columns, entry = step / block_steps, within = step % block_steps;
+    const auto* from = static_cast<const __nv_bfloat16*>(args.values) +
+                       std::int64_t{part.first_entry + entry} * (args.grid.block.rows * columns) +
+                       ((part.first_row + row) * columns + within * kStepInputs);
+    cuda::copy_tile(to, from, 2 * columns, count, lane);
+  }
+
+  template <int kTokenTiles>
+  struct Operands {
+    std::uint32_t w[4][4];
+    std::uint32_t x[2][kTokenTiles][4];  // of two products each
+  };
+  template <int kTokenTiles>
+  __device__ __forceinline__ void load(Operands<kTokenTiles>& to, std::uint32_t from,
+                                       const std::uint32_t (&x)[kTokenTiles], int lane) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) cuda::load_matrices(to.w[i], cuda::tile_row(from, 2 * i ^ lane / 16, lane));
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int t = 0; t < kTokenTiles; ++t) cuda::load_matrices(to.x[i][t], x[t] + 64 * i + lane / 8 * 16);
+  }
+  template <int kTokenTiles>
+  __device__ __forceinline__ void multiply(const Part&, int, float (&sums)[kTokenTiles][4],
+                                           const Operands<kTokenTiles>& from) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int t = 0; t < kTokenTiles; ++t) {
+        const std::uint32_t(&x)[4] = from.x[i / 2][t];
+        cuda::multiply(sums[t], from.w[i], x[i % 2 * 2], x[i % 2 * 2 + 1]);
+      }
+  }
+
+  __device__ __forceinline__ void write(const Part& part, int row, int token, float sum) const {
+    write_output(args, token, std::int64_t{part.line} * args.grid.block.rows + part.first_row + row, sum);
+  }
+};
+
+// Whole steps, and rows of x that begin at multiples of 16 bytes.
+inline bool suits_decode_stream(const BlockGrid& grid) {
+  return grid.block.columns % BlockDecodeWeights::kStepInputs == 0 && grid.columns % 8 == 0 &&
+         std::max(grid.rows, grid.columns) <= INT32_MAX / 2;
+}
+
+template <int kWarps, int kStages>
+void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* stream) {
+  const BlockGrid& grid = args.grid;
+  const auto lines = static_cast<int>(grid.block_rows());
+  // About as many thread blocks as multiprocessors, or, where that leaves many of them out, twice as many.
+  const int multiprocessors = cuda::DecodeGpu::current().multiprocessors;
+  int parts = multiprocessors / lines;
+  if (4 * parts * lines < 3 * multiprocessors) parts = 2 * multiprocessors / lines;
+  parts = std::clamp(parts, 1, grid.block.rows);
+  BlockDecodeWeights weights = {.args = args,
+                                .parts = parts,
+                                .part_rows = (grid.block.rows + parts - 1) / parts,
+                                .block_steps = grid.block.columns / BlockDecodeWeights::kStepInputs};
+  weights.parts = (grid.block.rows + weights.part_rows - 1) / weights.part_rows;
+  const cuda::DecodeLayout layout = {.x = static_cast<const __nv_bfloat16*>(args.x),
+                                     .columns = static_cast<int>(grid.columns),
+                                     .tokens = static_cast<int>(args.tokens),
+                                     .settled = args.settled};
+  const std::int64_t blocks = std::int64_t{lines} * weights.parts, inputs = grid.block_columns() * grid.block.columns;
+  if (args.tokens > cuda::kDecodeTileTokens)
+    cuda::launch_decode_stream<kWarps, kStages, 2>(weights, layout, blocks, weights.part_rows, inputs, stream);
+  else
+    cuda::launch_decode_stream<kWarps, kStages, 1>(weights, layout, blocks, weights.part_rows, inputs, stream);
+}
+
+}  // namespace filigree::decode

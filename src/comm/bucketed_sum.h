@@ -12,6 +12,7 @@ namespace filigree {
 struct WireOptions {
   DType dtype = DType::f32;
   std::int64_t bucket_bytes = 25 << 20;
+  std::int64_t in_place = 1 << 16;  // fp32 gradients of so many values travel where they lie: copying costs more
 };
 
 class BucketedSum {
@@ -32,12 +33,10 @@ class BucketedSum {
   // On return every sum is there (on a GPU in the stream's order).
   void finish(Device& device);
 
-  // Whether a whole gradient should travel where it lies: copying it would cost more than a message of its own.
-  bool travels_in_place(std::int64_t count) const { return options_.dtype == DType::f32 && count >= kInPlace; }
+  bool travels_in_place(std::int64_t count) const { return options_.dtype == DType::f32 && count >= options_.in_place; }
   DType dtype() const { return options_.dtype; }
 
  private:
-  static constexpr std::int64_t kInPlace = std::int64_t{1} << 16;
   struct Bucket {
     std::int64_t first = 0, staged = 0;  // staged elements, which lie together and are sent as one array
     std::int64_t bytes = 0;

@@ -18,10 +18,11 @@ struct ToyShape {
   std::string name;
   Shape shape;
 };
-// Tensors of all kinds: larger than travels staged, one past a group, biases, one entry, none.
+inline constexpr std::int64_t kToyInPlace = 2000;
+// Tensors of all kinds: one that travels in place (kToyInPlace), one past a group, biases, one entry, none.
 inline const std::vector<ToyShape>& toy_shapes() {
-  static const std::vector<ToyShape> shapes = {{"a.weight", {257, 256}}, {"a.bias", {257}},      {"b.gain", {1}},
-                                               {"empty", {0}},           {"c.weight", {41, 25}}, {"b.weight", {4, 8}}};
+  static const std::vector<ToyShape> shapes = {{"a.weight", {67, 40}}, {"a.bias", {67}},       {"b.gain", {1}},
+                                               {"empty", {0}},         {"c.weight", {41, 25}}, {"b.weight", {4, 8}}};
   return shapes;
 }
 

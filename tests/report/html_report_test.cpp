@@ -324,7 +324,7 @@ TEST(ChartData, WhatAnExchangeMeasuredIsDrawn) {
   EXPECT_EQ(charts.at("mask-survival").labels, R"(["1 step"])");
   EXPECT_EQ(charts.at("mask-survival").series, R"([{"run":0,"value":[0.4]}])");
   EXPECT_EQ(charts.at("mask-survival-tensors").series, R"([{"run":0,"value":[0.75]}])");
-  EXPECT_NE(charts.at("bytes-sent").description.find("1 run radius ends at 100"), std::string::npos)
+  EXPECT_NE(charts.at("bytes-sent").description.find("of 1 run. radius ends at 100"), std::string::npos)
       << charts.at("bytes-sent").description;
   runs.erase(runs.begin());
   for (const Chart& chart : make_charts(runs)) EXPECT_NE(chart.kind, ChartKind::exchange) << chart.id;

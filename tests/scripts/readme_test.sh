@@ -64,7 +64,7 @@ look_up_page() { # PAGE
   done < <(commands_of "$1")
 }
 
-# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, and BLiMP. The text
+# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, and questions. The text
 # is of made-up words, the first ones frequent: enough of them for a vocabulary of 4,096 pieces.
 mkdir -p build notes data runs
 ln -s "$filigree" build/filigree
@@ -80,9 +80,11 @@ awk 'BEGIN {
   }
 }' >mybook.txt
 head -n 50 mybook.txt >notes/first.txt
-mkdir blimp
+mkdir blimp data/eval
 echo '{"sentence_good": "ba ce", "sentence_bad": "ce ba", "linguistics_term": "order"}' >blimp/order.jsonl
-tar czf data/blimp.tar.gz blimp
+tar czf data/eval/blimp.tar.gz blimp
+echo '{"activity_label": "Ba", "ctx_a": "Ce di.", "ctx_b": "fo", "endings": ["gu", "ha", "je", "ki"], "label": 2}' \
+  >data/eval/hellaswag.jsonl
 sed -E 's|^train = .*|train = "../data/mine/train*.bin"|; s|^val = .*|val = "../data/mine/val*.bin"|' \
   configs/quickstart-slope.toml >configs/mine.toml
 

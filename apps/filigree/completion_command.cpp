@@ -52,23 +52,26 @@ _filigree() {
   local path='' words='' choices='' word
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case "$path${path:+ }$word" in
-)" + [&] {
-    std::string cases;
-    const std::function<void(const CLI::App&, const std::string&)> add = [&](const CLI::App& app,
-                                                                             const std::string& path) {
-      for (const CLI::App* inner : commands_of(app)) {
-        const std::string name = (path.empty() ? "" : path + " ") + inner->get_name();
-        cases += (cases.empty() ? "      '" : "|'") + name + "'";
-        add(*inner, name);
-      }
-    };
-    add(program, "");
-    return cases;
-  }() + R"() path+="${path:+ }$word" ;;
+)" +
+         [&] {
+           std::string cases;
+           const std::function<void(const CLI::App&, const std::string&)> add = [&](const CLI::App& app,
+                                                                                    const std::string& path) {
+             for (const CLI::App* inner : commands_of(app)) {
+               const std::string name = (path.empty() ? "" : path + " ") + inner->get_name();
+               cases += (cases.empty() ? "      '" : "|'") + name + "'";
+               add(*inner, name);
+             }
+           };
+           add(program, "");
+           return cases;
+         }() +
+         R"() path+="${path:+ }$word" ;;
     esac
   done
   case "$path $previous" in
-)" + values + R"(  esac
+)" + values +
+         R"(  esac
   if [[ $choices == @files ]]; then
     COMPREPLY=($(compgen -f -- "$current"))
     return
@@ -78,7 +81,8 @@ _filigree() {
     return
   fi
   case "$path" in
-)" + words + R"(  esac
+)" + words +
+         R"(  esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
   # Runs, configurations and the like; not before a command is named.
   if [[ -n $path && $current != -* ]]; then COMPREPLY+=($(compgen -f -- "$current")); fi
@@ -88,7 +92,8 @@ complete -o filenames -F _filigree filigree
 }
 
 void add_completion_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("completion", "prints what a shell needs to complete commands and options");
+  CLI::App* command =
+      program.add_subcommand("completion", "prints what a shell needs to complete commands and options");
   CLI::App* bash = command->add_subcommand("bash", "for bash");
   command->require_subcommand(1);
   bash->footer("Example:\n  filigree completion bash > ~/.local/share/bash-completion/completions/filigree\n");

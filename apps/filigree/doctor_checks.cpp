@@ -68,7 +68,9 @@ void add_gpu(std::vector<DoctorCheck>& checks) {
   checks.push_back({.name = "NVIDIA driver",
                     .found = chip,
                     .needed = false,
-                    .value = !chip ? "" : driver.empty() ? "present" : driver,
+                    .value = !chip            ? ""
+                             : driver.empty() ? "present"
+                                              : driver,
                     .advice = "only for an NVIDIA GPU: install the driver (580 or newer) of the machine's system; in a "
                               "container start it with the GPUs passed in (docker run --gpus all)"});
   if (!kBuiltWithCuda) {
@@ -76,8 +78,9 @@ void add_gpu(std::vector<DoctorCheck>& checks) {
                       .found = false,
                       .needed = chip,
                       .value = "",
-                      .advice = "this build computes on the CPU alone; where nvcc of CUDA 13 is: cmake --preset cuda && "
-                                "cmake --build --preset cuda --target filigree"});
+                      .advice =
+                          "this build computes on the CPU alone; where nvcc of CUDA 13 is: cmake --preset cuda && "
+                          "cmake --build --preset cuda --target filigree"});
   } else if (const std::string reason = cuda::unusable(); !reason.empty()) {
     checks.push_back({.name = "GPU", .found = false, .needed = true, .value = "", .advice = reason});
   } else {
@@ -100,7 +103,8 @@ void add_gpu(std::vector<DoctorCheck>& checks) {
                     .advice = "only to build for a GPU: CUDA 13's toolkit, its bin folder on PATH"});
   checks.push_back(library("cuSPARSELt", "libcusparseLt.so.0",
                            "only on a GPU: 2:4 products; scripts/setup fetches it into .deps/ where nvcc is found"));
-  checks.push_back(library("cuDNN", "libcudnn.so.9", "only on a GPU: attention; part of CUDA's packages (libcudnn9-cuda-13)"));
+  checks.push_back(
+      library("cuDNN", "libcudnn.so.9", "only on a GPU: attention; part of CUDA's packages (libcudnn9-cuda-13)"));
   checks.push_back(library("NCCL", "libnccl.so.2", "only for several GPUs: libnccl2 of CUDA's packages"));
 }
 
@@ -110,7 +114,8 @@ std::vector<DoctorCheck> doctor_checks() {
   std::vector<DoctorCheck> checks;
   std::string built = std::string(build::kVersion) + " (" + std::string(build::kCommit) + ", " +
                       std::string(build::kBuildType) + ", " + std::string(build::kCompiler);
-  if (kBuiltWithCuda) built += ", " + std::string(build::kCudaCompiler) + " for " + std::string(build::kCudaArchitectures);
+  if (kBuiltWithCuda)
+    built += ", " + std::string(build::kCudaCompiler) + " for " + std::string(build::kCudaArchitectures);
   const bool optimized = build::kBuildType == "Release" || build::kBuildType == "RelWithDebInfo";
   checks.push_back({.name = "filigree",
                     .found = optimized,
@@ -128,14 +133,16 @@ std::vector<DoctorCheck> doctor_checks() {
   std::error_code error;
   const fs::space_info space = fs::space(fs::current_path(error), error);
   constexpr std::uintmax_t kLittleDisk = 2ull << 30;
-  checks.push_back({.name = "disk",
-                    .found = !error && space.available >= kLittleDisk,
-                    .needed = false,
-                    .value = error ? "" : format_bytes(static_cast<double>(space.available)) + " free here",
-                    .advice = "less than 2 GiB free: a checkpoint holds the weights and twice as much of the optimizer"});
+  checks.push_back(
+      {.name = "disk",
+       .found = !error && space.available >= kLittleDisk,
+       .needed = false,
+       .value = error ? "" : format_bytes(static_cast<double>(space.available)) + " free here",
+       .advice = "less than 2 GiB free: a checkpoint holds the weights and twice as much of the optimizer"});
   checks.push_back(
       {.name = "libraries", .found = true, .needed = true, .value = joined(library_versions(*cpu)), .advice = ""});
-  checks.push_back(library("MPI", "libmpi.so.40", "only for several processes: apt-get install openmpi-bin libopenmpi-dev"));
+  checks.push_back(
+      library("MPI", "libmpi.so.40", "only for several processes: apt-get install openmpi-bin libopenmpi-dev"));
   add_gpu(checks);
   return checks;
 }

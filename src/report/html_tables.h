@@ -12,7 +12,7 @@ namespace filigree {
 
 // Each returns one <section>, or "" when no run has anything to show in it.
 std::string summary_section(const std::vector<RunData>& runs);
-std::string tasks_section(const std::vector<RunData>& runs);  // evaluation tasks, the runs side by side
+std::string tasks_section(const std::vector<RunData>& runs);          // evaluation tasks, the runs side by side
 std::string samples_section(const std::vector<RunData>& runs);        // the newest samples of each run
 std::string configuration_section(const std::vector<RunData>& runs);  // what differs, and the whole of it
 std::string environment_section(const std::vector<RunData>& runs);

@@ -52,7 +52,8 @@ std::string path_of(const std::vector<std::vector<bool>>& kept) {
 // The mask as a file has it: a bit a cell, rows of whole bytes.
 LayerMask mask_of(const LayerGroup& group) {
   const LayerSummary& layer = group.layer;
-  if (layer.method != "block") return {group.name, layer.name, "entries, " + layer.pattern, layer.rows, layer.columns, {}};
+  if (layer.method != "block")
+    return {group.name, layer.name, "entries, " + layer.pattern, layer.rows, layer.columns, {}};
   const std::int64_t width = std::atoll(layer.pattern.substr(layer.pattern.find('x') + 1).c_str());
   require(width > 0, "a layer's block is '" + layer.pattern + "'");
   return {group.name, layer.name, "blocks of " + layer.pattern, 0, (layer.columns + width - 1) / width, {}};

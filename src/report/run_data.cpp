@@ -132,8 +132,7 @@ RunData read_run(const fs::path& folder) {
   read_part(run, "eval.jsonl", [&](const fs::path& file) { run.evaluations = read_eval_metrics(file); });
   read_part(run, "inspect.json", [&](const fs::path& file) { run.summary = parse_model_summary(read_text(file)); });
   if (run.summary)
-    read_part(run, "checkpoints",
-              [&](const fs::path&) { run.masks = read_layer_masks(run.folder, *run.summary); });
+    read_part(run, "checkpoints", [&](const fs::path&) { run.masks = read_layer_masks(run.folder, *run.summary); });
   read_part(run, "samples.jsonl", [&](const fs::path& file) { run.samples = read_samples(file); });
   read_part(run, "environment.json",
             [&](const fs::path& file) { flatten(ordered_json::parse(read_text(file)), "", run.environment); });

@@ -1,5 +1,5 @@
-// The newest score of each evaluation task, the runs side by side: value, standard error, and the difference to the dense
-// run in units of the error of that difference.
+// The newest score of each evaluation task, the runs side by side: value, standard error, and the difference to the
+// dense run in units of the error of that difference.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,9 +22,8 @@ struct Metric {
   const char* error;
   bool share;
 };
-constexpr Metric kMetrics[] = {{"accuracy", "stderr", true},
-                               {"accuracy_norm", "stderr_norm", true},
-                               {"perplexity", "stderr_perplexity", false}};
+constexpr Metric kMetrics[] = {
+    {"accuracy", "stderr", true}, {"accuracy_norm", "stderr_norm", true}, {"perplexity", "stderr_perplexity", false}};
 
 std::optional<Score> newest(const RunData& run, const std::string& task, const Metric& metric) {
   std::optional<Score> score;
@@ -81,11 +80,12 @@ std::string tasks_section(const std::vector<RunData>& runs) {
   if (rows.empty()) return "";
   std::vector<std::string> headers = {"Task"};
   for (const RunData& run : runs) headers.push_back(run.name);
-  return section("tasks", "Tasks",
-                 table_html("Scores of the evaluation tasks", headers, rows, 1) +
-                     "<p class=\"note\">The newest score of each run, ± its standard error. Differences to the dense run "
-                     "are given after the same step, with how many standard errors of the difference they are: below 2 "
-                     "it may be chance.</p>\n");
+  return section(
+      "tasks", "Tasks",
+      table_html("Scores of the evaluation tasks", headers, rows, 1) +
+          "<p class=\"note\">The newest score of each run, ± its standard error. Differences to the dense run "
+          "are given after the same step, with how many standard errors of the difference they are: below 2 "
+          "it may be chance.</p>\n");
 }
 
 }  // namespace filigree

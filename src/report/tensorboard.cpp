@@ -18,7 +18,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "records and numbers are little-endian");
 
 constexpr std::size_t kBuckets = 64;
-constexpr std::size_t kHeader = 12, kFooter = 4;         // length and its checksum; the bytes' checksum
+constexpr std::size_t kHeader = 12, kFooter = 4;  // length and its checksum; the bytes' checksum
 constexpr std::uint64_t kLongestRecord = 64u << 20;
 
 // The checksum as the format has it: rotated and moved, so that a checksum of checksums is no trivial one.
@@ -62,12 +62,12 @@ void put_doubles(std::string& bytes, std::uint64_t field, const std::vector<doub
 
 // Field numbers of tensorflow/core/util/event.proto, framework/summary.proto and framework/tensor.proto.
 namespace field {
-constexpr std::uint64_t kWallTime = 1, kStep = 2, kVersion = 3, kSummary = 5;             // Event
-constexpr std::uint64_t kValue = 1;                                                       // Summary
+constexpr std::uint64_t kWallTime = 1, kStep = 2, kVersion = 3, kSummary = 5;               // Event
+constexpr std::uint64_t kValue = 1;                                                         // Summary
 constexpr std::uint64_t kTag = 1, kSimple = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;  // Summary.Value
-constexpr std::uint64_t kPluginData = 1, kPluginName = 1;                                 // SummaryMetadata
-constexpr std::uint64_t kType = 1, kShape = 2, kText = 8;                                 // TensorProto
-constexpr std::uint64_t kDimension = 2, kSize = 1;                                        // TensorShapeProto
+constexpr std::uint64_t kPluginData = 1, kPluginName = 1;                                   // SummaryMetadata
+constexpr std::uint64_t kType = 1, kShape = 2, kText = 8;                                   // TensorProto
+constexpr std::uint64_t kDimension = 2, kSize = 1;                                          // TensorShapeProto
 constexpr std::uint64_t kMinimum = 1, kMaximum = 2, kCount = 3, kSum = 4, kSquares = 5, kLimits = 6, kCounts = 7;
 }  // namespace field
 constexpr std::int64_t kStringType = 7;
@@ -89,7 +89,10 @@ class Fields {
     if (wire_ == kVarint) {
       integer_ = varint();
     } else {
-      const std::uint64_t size = wire_ == kEight ? 8 : wire_ == kFour ? 4 : wire_ == kBytes ? varint() : rest_.size() + 1;
+      const std::uint64_t size = wire_ == kEight   ? 8
+                                 : wire_ == kFour  ? 4
+                                 : wire_ == kBytes ? varint()
+                                                   : rest_.size() + 1;
       if (size > rest_.size()) whole_ = false;
       if (!whole_) return false;
       bytes_ = rest_.substr(0, size);
@@ -202,8 +205,8 @@ EventHistogram histogram_of(const std::vector<float>& values) {
   histogram.limits.push_back(histogram.maximum);
   for (const float each : values) {
     if (!std::isfinite(each)) continue;
-    const auto bucket = std::lower_bound(histogram.limits.begin(), histogram.limits.end() - 1,
-                                         static_cast<double>(each));
+    const auto bucket =
+        std::lower_bound(histogram.limits.begin(), histogram.limits.end() - 1, static_cast<double>(each));
     histogram.counts[static_cast<std::size_t>(bucket - histogram.limits.begin())] += 1.0;
   }
   return histogram;

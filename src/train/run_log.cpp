@@ -40,7 +40,8 @@ std::string verbatim(const std::string& text) {
 
 }  // namespace
 
-RunLog::RunLog(const fs::path& run, bool tensorboard) : metrics_(run / "metrics.jsonl"), evaluations_(run / "eval.jsonl") {
+RunLog::RunLog(const fs::path& run, bool tensorboard)
+    : metrics_(run / "metrics.jsonl"), evaluations_(run / "eval.jsonl") {
   if (tensorboard) events_.emplace(event_file(run));
 }
 
@@ -71,7 +72,8 @@ void RunLog::weights(std::int64_t step, Device& device, const Transformer& model
   for (const Parameter* parameter : model.parameters())
     events_->histogram(step, "weights/" + parameter->name(), histogram_of(values_of(device, parameter->values())));
   std::vector<float> densities;
-  for (const Linear* linear : model.linears()) densities.push_back(static_cast<float>(linear->weight().describe(device).density));
+  for (const Linear* linear : model.linears())
+    densities.push_back(static_cast<float>(linear->weight().describe(device).density));
   events_->histogram(step, "density", histogram_of(densities));
 }
 

@@ -276,14 +276,15 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
       "run.toml:4: logs: unknown key; the sections are run, model, data, train, weights, adapters, checkpoint, eval, "
       "log");
   EXPECT_EQ(refusal(small + "[log]\n"), "(accepted)");
-  EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"), "run.toml:4: eval.more: unknown key; [eval] has every, tokens, tasks, task_data, "
+  EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"),
+            "run.toml:4: eval.more: unknown key; [eval] has every, tokens, tasks, task_data, "
             "task_limit");
 }
 
 TEST(ConfigRead, PathsOfTasksMayHaveANameBeforeThem) {
-  const Config config = parse_config(std::string(kSmall) + "[eval]\ntasks = [\"piqa\"]\n" +
-                                         "task_data = [\"../eval\", \"piqa=x/p.jsonl\"]\n",
-                                     "run.toml", "/runs/a");
+  const Config config = parse_config(
+      std::string(kSmall) + "[eval]\ntasks = [\"piqa\"]\n" + "task_data = [\"../eval\", \"piqa=x/p.jsonl\"]\n",
+      "run.toml", "/runs/a");
   EXPECT_EQ(config.eval.task_data, (std::vector<std::string>{"/runs/eval", "piqa=/runs/a/x/p.jsonl"}));
 }
 

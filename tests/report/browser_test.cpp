@@ -141,7 +141,9 @@ whole.click(); note();
 document.body.dataset.seen = seen.join("; ");
 </script>)html";
   const std::string document = document_of(chromium_, page, "");
-  EXPECT_THAT(document, HasSubstr("data-seen=\"0 0 128 128; 32 32 64 64; 48 48 32 32; 32 32 64 64; 32 32 32 32; 8; 0 0 128 128\""));
+  EXPECT_THAT(
+      document,
+      HasSubstr("data-seen=\"0 0 128 128; 32 32 64 64; 48 48 32 32; 32 32 64 64; 32 32 32 32; 8; 0 0 128 128\""));
 }
 
 TEST_F(Browser, ShowsTasksSideBySide) {

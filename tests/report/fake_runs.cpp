@@ -107,11 +107,12 @@ void write_fake_run(const std::filesystem::path& folder, const FakeRun& run) {
       evaluations.append(EvalMetrics{
           step, "perplexity", {{"loss", loss}, {"perplexity", std::exp(loss)}, {"bits_per_byte", loss * 0.36}}});
       if (!run.tasks) continue;
+      evaluations.append(
+          EvalMetrics{step, "hellaswag", {{"accuracy", sparse ? 0.34 : 0.3}, {"stderr", sparse ? 0.04 : 0.03}}});
       evaluations.append(EvalMetrics{
-          step, "hellaswag", {{"accuracy", sparse ? 0.34 : 0.3}, {"stderr", sparse ? 0.04 : 0.03}}});
-      evaluations.append(EvalMetrics{
-          step, "lambada", {{"accuracy", 0.2}, {"stderr", 0.01}, {"perplexity", sparse ? 22.0 : 20.0},
-                            {"stderr_perplexity", 2.0}}});
+          step,
+          "lambada",
+          {{"accuracy", 0.2}, {"stderr", 0.01}, {"perplexity", sparse ? 22.0 : 20.0}, {"stderr_perplexity", 2.0}}});
     }
   }
   std::ofstream samples(folder / "samples.jsonl");

@@ -191,7 +191,8 @@ TEST_F(Report, TasksStandSideBySideWithTheirErrors) {
                                fake("none", {.method = "block"})});
   const std::string rows = rows_of(tasks_section(runs));
   EXPECT_THAT(rows, HasSubstr("Task|dense|slope|none"));
-  EXPECT_THAT(rows, HasSubstr("hellaswag|accuracy|30.00 % ± 3.00 %|34.00 % ± 4.00 %|+4.00 points to dense, 0.8 errors|–"));
+  EXPECT_THAT(rows,
+              HasSubstr("hellaswag|accuracy|30.00 % ± 3.00 %|34.00 % ± 4.00 %|+4.00 points to dense, 0.8 errors|–"));
   EXPECT_THAT(rows, HasSubstr("lambada|perplexity|20 ± 2|22 ± 2|+2 to dense, 0.7 errors|–"));
   EXPECT_EQ(tasks_section(read_runs({folder_.path() / "none"})), "") << "perplexity alone is in the summary";
 }

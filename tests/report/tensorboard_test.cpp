@@ -74,7 +74,9 @@ TEST(EventFile, HasTheFormatsBytes) {
   // Length 24 and its masked checksum.
   EXPECT_EQ(bytes.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xA3\x7F\x4B\x22", 12));
   EXPECT_EQ(bytes[12], '\x09') << "field 1, eight bytes";
-  EXPECT_EQ(bytes.substr(21, 15), "\x1A\x0D" "brain.Event:2");
+  EXPECT_EQ(bytes.substr(21, 15),
+            "\x1A\x0D"
+            "brain.Event:2");
 }
 
 TEST(EventFile, IsCutBehindAStepAndGoesOn) {

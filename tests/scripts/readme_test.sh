@@ -16,6 +16,7 @@ declare -A left_out=(
   [scripts/quickstart]="installs packages and trains for minutes; its steps are the commands below it"
   [scripts/test]="runs this test"
   ["cmake --preset cuda && cmake --build --preset cuda --target filigree"]="scripts/test builds it where nvcc is"
+  ["cmake --install build --prefix ~/.local"]="tests/scripts/package_test.sh installs into a folder of its own"
   ["build-cuda/filigree train configs/mine.toml --out runs/mine"]="as build/filigree, on a GPU"
 )
 

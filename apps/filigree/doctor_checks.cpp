@@ -68,7 +68,9 @@ void add_gpu(std::vector<DoctorCheck>& checks) {
   checks.push_back({.name = "NVIDIA driver",
                     .found = chip,
                     .needed = false,
-                    .value = driver.empty() ? "present" : driver,
+                    .value = !chip            ? ""
+                             : driver.empty() ? "present"
+                                              : driver,
                     .advice = "only for an NVIDIA GPU: install the driver (580 or newer) of the machine's system; in a "
                               "container start it with the GPUs passed in (docker run --gpus all)"});
   if (!kBuiltWithCuda) {

@@ -34,7 +34,7 @@ std::optional<Score> newest(const RunData& run, const std::string& task, const M
 }
 
 std::string text_of(double value, const Metric& metric) {
-  return metric.share ? fmt::format("{:.2f} %", 100.0 * value) : format_number(value, 5);
+  return metric.share ? fmt::format("{:.2f} %", 100.0 * value) : fmt::format("{:.4g}", value);
 }
 
 Cell cell_of(const Score& score, const Metric& metric, const std::optional<Score>& dense, std::int64_t steps) {

@@ -14,7 +14,7 @@ expect() {
   while [[ $1 != -- ]]; do COMP_WORDS+=("$1"); shift; done
   shift
   COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
-  _filigree
+  _filigree || true  # nothing fits
   local wanted
   for wanted; do
     if [[ $wanted == !* ]]; then

@@ -16,6 +16,7 @@ declare -A left_out=(
   [scripts/quickstart]="installs packages and trains for minutes; its steps are the commands below it"
   [scripts/test]="runs this test"
   ["cmake --preset cuda && cmake --build --preset cuda --target filigree"]="scripts/test builds it where nvcc is"
+  ["cmake --install build --prefix ~/.local"]="tests/scripts/package_test.sh installs into a folder of its own"
   ["build-cuda/filigree train configs/mine.toml --out runs/mine"]="as build/filigree, on a GPU"
 )
 
@@ -64,8 +65,8 @@ look_up_page() { # PAGE
   done < <(commands_of "$1")
 }
 
-# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, BLiMP, and a model of
-# Hugging Face's. The text is of made-up words, the first ones frequent: enough for a vocabulary of 4,096 pieces.
+# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, questions, and a model
+# of Hugging Face's. The text is of made-up words, the first ones frequent: enough for a vocabulary of 4,096 pieces.
 mkdir -p build notes data runs
 ln -s "$filigree" build/filigree
 cp -r "$source/configs" configs
@@ -80,10 +81,12 @@ awk 'BEGIN {
   }
 }' >mybook.txt
 head -n 50 mybook.txt >notes/first.txt
-mkdir blimp models
+mkdir blimp models data/eval
 cp -r "$source/tests/hub/cases/gpt2" models/gpt2
 echo '{"sentence_good": "ba ce", "sentence_bad": "ce ba", "linguistics_term": "order"}' >blimp/order.jsonl
-tar czf data/blimp.tar.gz blimp
+tar czf data/eval/blimp.tar.gz blimp
+echo '{"activity_label": "Ba", "ctx_a": "Ce di.", "ctx_b": "fo", "endings": ["gu", "ha", "je", "ki"], "label": 2}' \
+  >data/eval/hellaswag.jsonl
 sed -E 's|^train = .*|train = "../data/mine/train*.bin"|; s|^val = .*|val = "../data/mine/val*.bin"|' \
   configs/quickstart-slope.toml >configs/mine.toml
 

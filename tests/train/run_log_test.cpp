@@ -22,7 +22,9 @@ void expect_events_say_the_same(const fs::path& run) {
   std::size_t histograms = 0, evaluations = 0, texts = 0;
   for (const Event& event : events_of(run)) {
     if (event.tag == "train/loss") losses.emplace_back(event.step, static_cast<float>(event.scalar));
-    if (event.tag.starts_with("weights/")) EXPECT_GT(event.histogram.count, 0);
+    if (event.tag.starts_with("weights/")) {
+      EXPECT_GT(event.histogram.count, 0);
+    }
     histograms += event.tag == "density" ? 1 : 0;
     evaluations += event.tag == "mine/accuracy" ? 1 : 0;
     texts += event.tag.starts_with("samples/") || event.tag == "configuration" ? 1 : 0;

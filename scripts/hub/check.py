@@ -6,7 +6,7 @@
 Makes tiny GPT-2, OPT, LLaMA and Mistral models; imports each, and the logits on every position must be those of
 transformers to 1e-4; exports each again, and transformers must load it and give the same logits; trains from it sparsely
 (SLoPe and blocks, with adapters), and the export, merged and in the form of PEFT, must give the logits of the trained
-model. A SentencePiece tokenizer trained here must give the same ids there.
+model. SentencePiece and byte tokenizers from here must give the same ids there.
 
 Needs the targets filigree and hub_logits, and torch, transformers >= 5, peft, safetensors, sentencepiece, protobuf. --record writes
 the small cases that the tests read instead.
@@ -161,25 +161,25 @@ def check_sparse(tools, name, init, method, init_of_adapters, precision="fp32"):
             tiny.logits(model, tokens))
 
 
-def check_tokenizer(tools):
-    """A SentencePiece tokenizer of ours, exported with a model, gives the same ids."""
+def check_tokenizer(tools, name, rule):
+    """A tokenizer of ours, exported with a model, gives the same ids."""
     text = "".join(f"In year {i} the mill  turns {i * i % 97} times.\tÄrger, naïve 東京 😀\n" for i in range(3000))
-    (tools.work / "spm.txt").write_text(text)
-    tools.run("prepare", "--text", tools.work / "spm.txt", "--tokenizer", "spm:400", "--out", tools.work / "spm-data",
-              "--val-fraction", "0")
-    config = tools.work / "spm.toml"
+    data, run, out = (tools.work / f"{name}-{part}" for part in ("data", "run", "out"))
+    (tools.work / "tokens.txt").write_text(text)
+    tools.run("prepare", "--text", tools.work / "tokens.txt", "--tokenizer", rule, "--out", data, "--val-fraction", "0")
+    config = tools.work / f"{name}.toml"
     config.write_text('[model]\narch = "llama"\nlayers = 1\nwidth = 32\nheads = 2\ncontext = 32\n[data]\n'
-                      'train = "spm-data"\n[train]\nsteps = 1\nbatch_tokens = 64\n[run]\ndevice = "cpu"\n')
-    tools.run("train", config, "--out", tools.work / "spm-run")
-    tools.run("export", tools.work / "spm-run", "--out", tools.work / "spm-out")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tools.work / "spm-out")
+                      f'train = "{data}"\n[train]\nsteps = 1\nbatch_tokens = 64\n[run]\ndevice = "cpu"\n')
+    tools.run("train", config, "--out", run)
+    tools.run("export", run, "--out", out)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     ids = tokenizer(text)["input_ids"]
-    shard = next((tools.work / "spm-data").glob("train*.bin"))
+    shard = next(data.glob("train*.bin"))
     ours = numpy.fromfile(shard, dtype=numpy.uint16, offset=1024)[:-1].tolist()  # the last one ends the document
     equal = ids == ours and tokenizer.decode(ids) == text
-    print(f"{'ok    ' if equal else 'FAILED'} tokenizer: {len(ids)} ids")
+    print(f"{'ok    ' if equal else 'FAILED'} tokenizer {rule}: {len(ids)} ids")
     if not equal:
-        failures.append("tokenizer: other ids in transformers")
+        failures.append(f"tokenizer {rule}: other ids in transformers")
 
 
 def check_all(tools):
@@ -212,7 +212,8 @@ def check_all(tools):
         check_sparse(tools, name, init, "slope", "normal")
         check_sparse(tools, name, init, "block", "scaled")
     check_sparse(tools, "llama", llama, "slope", "normal", "bf16")
-    check_tokenizer(tools)
+    check_tokenizer(tools, "sentencepiece", "spm:400")
+    check_tokenizer(tools, "bytes", "bytes")
 
 
 def record(out):

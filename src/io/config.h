@@ -145,14 +145,18 @@ struct CheckpointConfig {
 };
 
 struct EvalConfig {
-  std::int64_t every = 0;   // steps; 0: only at the end
-  std::int64_t tokens = 0;  // at most this many validation tokens; 0: all
+  std::int64_t every = 0;              // steps; 0: only at the end
+  std::int64_t tokens = 0;             // at most this many validation tokens; 0: all
+  std::vector<std::string> tasks;      // beside perplexity: names as `filigree eval --task` has them
+  std::vector<std::string> task_data;  // where their questions are: PATH or NAME=PATH
+  std::int64_t task_limit = 0;         // the first so many items of each task or of each of its parts; 0: all
 
   bool operator==(const EvalConfig&) const = default;
 };
 
 struct LogConfig {
-  std::int64_t every = 10;  // steps between console lines; 0: first and last only; metrics.jsonl has every step
+  std::int64_t every = 10;   // steps between console lines; 0: first and last only; metrics.jsonl has every step
+  bool tensorboard = false;  // event files for TensorBoard
 
   bool operator==(const LogConfig&) const = default;
 };

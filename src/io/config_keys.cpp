@@ -12,8 +12,6 @@ namespace {
 
 constexpr UnservedKey kUnserved[] = {
     {"distributed.zero", "sharded optimizer state"},
-    {"eval.tasks", "evaluation tasks other than perplexity while training"},
-    {"log.tensorboard", "TensorBoard files"},
 };
 
 std::string limit(double value) {

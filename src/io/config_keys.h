@@ -40,7 +40,8 @@ struct ConfigKey {
   std::vector<Choice> choices = {};
   bool (*valid)(std::string_view) = nullptr;
   std::string_view form = "";
-  bool path = false;  // made absolute when read
+  bool path = false;   // made absolute when read
+  bool named = false;  // a path that may have "NAME=" before it
   bool required = false;
   bool resumable = false;  // may differ between a run and its resumption
 };

@@ -262,7 +262,7 @@ class Reader {
     if (!value) return report(where, name, "found " + shown(node) + ", expected " + expected_value(*key));
     if (const std::string problem = value_problem(*key, *value); !problem.empty())
       return report(where, name, "found " + shortened(toml_value(*value)) + ", " + problem);
-    if (key->path) make_absolute(*value, origin.folder);
+    if (key->path) make_absolute(*value, origin.folder, key->named);
     values_.insert_or_assign(name, Given{*std::move(value), where.text});
   }
 
@@ -304,13 +304,14 @@ class Reader {
     values_.insert_or_assign(name, Given{std::move(overrides), where.text});
   }
 
-  static void make_absolute(ConfigValue& value, const fs::path& folder) {
+  static void make_absolute(ConfigValue& value, const fs::path& folder, bool named) {
     const auto absolute = [&](std::string& text) {
       const bool rule = text == "bytes" || sentencepiece_vocab(text);  // of a tokenizer
       if (text.empty() || rule) return;
-      fs::path path = (folder / text).lexically_normal();
+      const std::size_t name = named ? text.find('=') + 1 : 0;  // 0 without a name
+      fs::path path = (folder / text.substr(name)).lexically_normal();
       if (!path.has_filename()) path = path.parent_path();  // a trailing slash
-      text = path.string();
+      text = text.substr(0, name) + path.string();
     };
     if (auto* text = std::get_if<std::string>(&value)) absolute(*text);
     if (auto* list = std::get_if<std::vector<std::string>>(&value))

@@ -351,9 +351,22 @@ std::vector<ConfigKey> make_keys() {
       kMaxSteps)));
   add(resumable(
       ranged(key<&Config::eval, &EvalConfig::tokens>("eval.tokens", "most validation tokens; 0: all"), 0, kMaxTokens)));
+  add(resumable(key<&Config::eval, &EvalConfig::tasks>(
+      "eval.tasks",
+      "tasks that are scored at each evaluation beside perplexity, named as for `filigree eval --task`")));
+  ConfigKey task_data = key<&Config::eval, &EvalConfig::task_data>(
+      "eval.task_data", "where their questions are: folders, files, or NAME=PATH, as for `filigree eval --task-data`");
+  task_data.path = task_data.named = true;
+  add(resumable(task_data));
+  add(resumable(
+      ranged(key<&Config::eval, &EvalConfig::task_limit>(
+                 "eval.task_limit", "the first so many items of each task, or of each of its parts; 0: all of them"),
+             0, kMaxTokens)));
   add(resumable(ranged(
       key<&Config::log, &LogConfig::every>("log.every", "steps between console lines; 0: only the first and the last"),
       0, kMaxSteps)));
+  add(resumable(key<&Config::log, &LogConfig::tensorboard>(
+      "log.tensorboard", "write RUN/tensorboard/ as well: scalars of each step, histograms of the weights, texts")));
   return keys;
 }
 

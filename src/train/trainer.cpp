@@ -81,18 +81,18 @@ TrainOutcome Trainer::run() {
     return TrainOutcome::already_finished;
   }
   if (ranks_.is_first()) {
-    metrics_ = std::make_unique<MetricsWriter>(run_ / "metrics.jsonl");
-    evaluations_ = std::make_unique<MetricsWriter>(run_ / "eval.jsonl");
+    log_ = std::make_unique<RunLog>(run_, config_.log.tensorboard);
+    if (first_step_ == 0) log_->text(0, "configuration", write_config(config_));
   }
   write_summary();
   if (announces_ && ranks_.is_first()) announce();
-  const std::int64_t checkpoint_every = checkpoint_interval(config_, val_view_.has_value());
+  const std::int64_t checkpoint_every = checkpoint_interval(config_, evaluates());
   for (std::int64_t step = first_step_; step < steps; ++step) {
     change_phase(step);
     train_step(step);
     const std::int64_t done = step + 1;
     const bool last = done == steps;
-    if (val_view_ && (last || (config_.eval.every > 0 && done % config_.eval.every == 0))) evaluate(done);
+    if (evaluates() && (last || (config_.eval.every > 0 && done % config_.eval.every == 0))) evaluate(done);
     // The first step of a phase, and the first evaluation, make the workspace as large as it will be.
     if (const std::int64_t bytes = device_->memory().bytes(Purpose::workspace); bytes != workspace_) {
       workspace_ = bytes;
@@ -225,7 +225,7 @@ void Trainer::skip_or_stop(std::int64_t step, bool loss_is_finite) {
 }
 
 void Trainer::log_step(const StepMetrics& metrics) {
-  metrics_->append(metrics);
+  log_->append(metrics);
   add_to_line(metrics.loss, metrics.step_ms);
   const std::int64_t every = config_.log.every, done = metrics.step;
   if ((every > 0 && done % every == 0) || done == config_.train.steps || done == first_step_ + 1) {
@@ -258,19 +258,28 @@ void Trainer::restore_line() {
 }
 
 void Trainer::evaluate(std::int64_t step) {
-  const Perplexity result = perplexity(*device_, *model_, *activations_, *val_view_,
-                                       {.batch = activations_->batch(),
-                                        .max_tokens = config_.eval.tokens,
-                                        .bytes_per_token = data_.val_bytes_per_token,
-                                        .part = ranks_.rank(),
-                                        .parts = ranks_.size(),
-                                        .sum = [this](double value) { return ranks_.sum(value); }});
+  const auto add = [&](const EvalMetrics& row) {
+    log_->append(row);
+    console_.evaluation(row);
+  };
+  if (val_view_) {
+    const Perplexity result = perplexity(*device_, *model_, *activations_, *val_view_,
+                                         {.batch = activations_->batch(),
+                                          .max_tokens = config_.eval.tokens,
+                                          .bytes_per_token = data_.val_bytes_per_token,
+                                          .part = ranks_.rank(),
+                                          .parts = ranks_.size(),
+                                          .sum = [this](double value) { return ranks_.sum(value); }});
+    EvalMetrics row{
+        .step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
+    if (std::isfinite(result.bits_per_byte)) row.values.emplace_back("bits_per_byte", result.bits_per_byte);
+    if (ranks_.is_first()) add(row);
+  }
   if (!ranks_.is_first()) return;
-  EvalMetrics line{
-      .step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
-  if (std::isfinite(result.bits_per_byte)) line.values.emplace_back("bits_per_byte", result.bits_per_byte);
-  evaluations_->append(line);
-  console_.evaluation(line);
+  if (!tasks_.empty())
+    for (const TaskResult& result : score_tasks(*device_, *model_, *activations_, *data_.tokenizer, tasks_))
+      add(evaluation_row(result, step));
+  log_->weights(step, *device_, *model_);
 }
 
 void Trainer::save_checkpoint(std::int64_t step) {
@@ -280,8 +289,7 @@ void Trainer::save_checkpoint(std::int64_t step) {
   };
   if (!ranks_.is_first()) return save_exchange_into({});
   // First, so that no checkpoint is ahead of them after a power cut.
-  metrics_->flush_to_disk();
-  evaluations_->flush_to_disk();
+  log_->flush_to_disk();
   CheckpointState state{.step = step,
                         .dense_phase = model_->dense_phase(),
                         .adapters = model_->has_adapters(),
@@ -337,14 +345,14 @@ void Trainer::finish() {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       const std::vector<std::int32_t> ids = generator.generate(
           {&start, 1}, 96, {.temperature = 0.8, .top_p = 0.95, .seed = seed}, [](std::int32_t) { return false; });
-      const nlohmann::ordered_json line = {
-          {"step", config_.train.steps}, {"prompt", ""}, {"text", data_.tokenizer->decode(ids)}};
+      const std::string text = data_.tokenizer->decode(ids);
+      if (log_) log_->text(config_.train.steps, "samples/" + std::to_string(seed), text);
+      const nlohmann::ordered_json line = {{"step", config_.train.steps}, {"prompt", ""}, {"text", text}};
       lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     }
     write_file_atomically(run_ / "samples.jsonl", lines);
   }
-  metrics_.reset();
-  evaluations_.reset();
+  log_.reset();
   write_html_report({run_}, run_ / "report.html");
   console_.note("done: " + (run_ / "report.html").string());
 }

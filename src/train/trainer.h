@@ -15,9 +15,10 @@
 #include "model/batch_runner.h"
 #include "model/transformer.h"
 #include "report/console.h"
-#include "report/metrics.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
+#include "train/run_log.h"
+#include "train/task_evaluation.h"
 
 namespace filigree {
 
@@ -86,6 +87,7 @@ class Trainer {
   bool should_stop() const;
   void add_to_line(double loss, double ms);
   void restore_line();
+  bool evaluates() const { return val_view_.has_value() || !tasks_.empty(); }
   void evaluate(std::int64_t step);
   void save_checkpoint(std::int64_t step);
   void write_summary();  // inspect.json, plans.json
@@ -121,7 +123,8 @@ class Trainer {
   std::unique_ptr<GradientExchange> exchange_;
   Traffic reported_;   // up to the last step
   bool stop_ = false;  // several ranks: a signal to one of them, as all learnt in the last step
-  std::unique_ptr<MetricsWriter> metrics_, evaluations_;
+  std::vector<EvalTask> tasks_;
+  std::unique_ptr<RunLog> log_;
 
   // Of the console line's window, the steps since the last multiple of log.every: a resumed run takes those before its
   // checkpoint from metrics.jsonl, so that its lines are those of the uninterrupted run.

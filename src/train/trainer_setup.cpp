@@ -99,8 +99,7 @@ void Trainer::open_run(bool resume_wanted) {
 void Trainer::begin_files(const std::optional<Config>& saved, bool from_checkpoint) {
   if (!new_) {
     if (!from_checkpoint) console_.note(run_.string() + ": no checkpoint yet, the run starts again");
-    truncate_after(run_ / "metrics.jsonl", first_step_);
-    truncate_after(run_ / "eval.jsonl", first_step_);
+    RunLog::truncate_after(run_, first_step_);
     remove_unfinished_checkpoints(run_);
     if (const std::string change = rate_change(*saved, config_, first_step_); !change.empty()) console_.warn(change);
     restore_line();
@@ -139,6 +138,7 @@ void Trainer::open_data() {
   check_config(config_);  // a sparse head's outputs are known only now
   train_view_.emplace(data_.train, vocab);
   if (!data_.val.empty()) val_view_.emplace(data_.val, vocab);
+  tasks_ = evaluation_tasks(config_.eval, data_.tokenizer.get());
   loader_.emplace(*train_view_, config_.model.context, SampleOrder::shuffled, config_.run.seed);
 }
 

@@ -63,7 +63,7 @@ TEST_F(Program, ExportsImportsAndGoesOnFromTheFolder) {
   const auto loss = [&](const char* model) {
     const auto scored = program({"eval", model, "--data", "run/data", "--json"});
     EXPECT_EQ(scored.code, 0) << scored.err;
-    return nlohmann::json::parse(scored.out).at("loss").get<double>();
+    return nlohmann::json::parse(scored.out).at("results").at("perplexity").at("loss,none").get<double>();
   };
   EXPECT_NEAR(loss("ours"), loss("run"), 1e-4);
 
@@ -127,7 +127,8 @@ TEST_P(ProgramByMethod, TrainsEvaluatesGeneratesInspectsAndReports) {
   EXPECT_EQ(score.at("step"), 20);
   const auto evaluations = read_eval_metrics(folder_.path() / "run" / "eval.jsonl");
   // The loop evaluates with training's kernels, `eval` with those of inference: the same model to rounding.
-  EXPECT_NEAR(score.at("loss").get<double>(), *find_value(evaluations.back().values, "loss"), 1e-4);
+  EXPECT_NEAR(score.at("results").at("perplexity").at("loss,none").get<double>(),
+              *find_value(evaluations.back().values, "loss"), 1e-4);
 
   const auto once = program({"generate", "run", "--prompt", "The", "--tokens", "20", "--seed", "4"});
   const auto again = program({"generate", "run", "--prompt", "The", "--tokens", "20", "--seed", "4"});
@@ -302,7 +303,8 @@ std::vector<std::string> long_run(const std::string& config, const std::string& 
 }
 
 void wait_for(const fs::path& path) {
-  for (int i = 0; i < 6000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 24000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(fs::exists(path)) << path << " did not come in two minutes";
 }
 
 TEST_F(Program, Kill9AndResumeEqualTheUninterruptedRun) {
@@ -435,21 +437,23 @@ TEST_F(Program, ScoresMinimalPairs) {
     std::ofstream(folder_.path() / "pairs" / (std::string(set) + ".jsonl"))
         << R"({"sentence_good": "The lace is white.", "sentence_bad": "The lace are white.", "linguistics_term": "x"})"
         << "\n";
-  const auto scored = program({"eval", "run", "--task", "blimp", "--data", "pairs", "--json"});
+  const auto scored = program({"eval", "run", "--task", "blimp,perplexity", "--task-data", "blimp=pairs", "--json"});
   ASSERT_EQ(scored.code, 0) << scored.err;
-  const auto json = nlohmann::json::parse(scored.out);
-  EXPECT_EQ(json.at("sets").size(), 2u);
-  EXPECT_EQ(json.at("accuracy"), json.at("sets").at(0).at("accuracy"));
-  const auto printed = program({"eval", "run", "--task", "blimp", "--data", "pairs"});
-  EXPECT_NE(printed.out.find("mean of all sets"), std::string::npos) << printed.out;
+  const auto json = nlohmann::json::parse(scored.out).at("results");
+  EXPECT_EQ(json.at("blimp_first").at("acc,none"), json.at("blimp").at("acc,none"));
+  EXPECT_GT(json.at("perplexity").at("loss,none"), 0.0);
+  const auto printed = program({"eval", "run", "--task", "blimp", "--task-data", "pairs"});
+  EXPECT_NE(printed.out.find("  blimp_x"), std::string::npos) << printed.out;
+  EXPECT_EQ(program({"eval", "run", "--task", "blimp", "--task-data", "pairs", "--limit", "1"}).code, 0);
   for (const auto& [data, part] :
        {std::pair{"nowhere", "nowhere: there is no such file or folder"}, std::pair{"configs", "holds no .jsonl file"},
-        std::pair{"run", "eval.jsonl line 1: it has no text under \"sentence_good\""}}) {
-    const auto refused = program({"eval", "run", "--task", "blimp", "--data", data});
+        std::pair{"run", "eval.jsonl line 1: it has no text under \"linguistics_term\""}}) {
+    const auto refused = program({"eval", "run", "--task", "blimp", "--task-data", data});
     EXPECT_EQ(refused.code, 2);
     EXPECT_NE(refused.err.find(part), std::string::npos) << refused.err;
   }
-  for (const auto& arguments : std::vector<std::vector<std::string>>{{}, {"--data", "pairs", "--tokens", "5"}}) {
+  for (const auto& arguments :
+       std::vector<std::vector<std::string>>{{}, {"--data", "pairs"}, {"--task-data", "pairs", "--tokens", "5"}}) {
     std::vector<std::string> all = {"eval", "run", "--task", "blimp"};
     all.insert(all.end(), arguments.begin(), arguments.end());
     EXPECT_EQ(program(all).code, 2);

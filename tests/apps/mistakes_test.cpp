@@ -91,7 +91,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"no_such_gpu", tiny({"run.device=cuda"}), {"run.device", "cuda"}},
         Mistake{"eval_nothing", {"eval", "nowhere"}, {"nowhere"}},
         Mistake{"eval_no_run", {"eval", "existing"}, {"existing", "neither a run"}},
-        Mistake{"eval_task", {"eval", "existing", "--task", "blip"}, {"--task: blip", "perplexity, blimp"}},
+        Mistake{"eval_task",
+                {"eval", "existing", "--task", "blip"},
+                {"task blip: no task that filigree knows", "perplexity, blimp"}},
         Mistake{
             "tune_rate", {"tune", "configs/tiny-slope.toml", "--lr", "1e-3,0", "--out", "out"}, {"--lr: 0", "above 0"}},
         Mistake{"tune_no_rates", {"tune", "configs/tiny-slope.toml", "--out", "out"}, {"--lr"}},

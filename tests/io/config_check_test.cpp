@@ -58,11 +58,6 @@ TEST(ConfigCheck, ExchangesGoWithTheirSwitches) {
   EXPECT_EQ(radius({"gradients.frozen=true"}),
             "--set: gradients.frozen: found true, but entries that do not move cannot take up a flush that is spread "
             "over steps; expected false, or gradients.flush = \"split\"");
-  EXPECT_EQ(
-      radius({"distributed.zero=1"}),
-      "--set: distributed.zero: found 1, but gradients.exchange = \"radius\" needs all of the optimizer's state on "
-      "every rank; expected 0, or the exchange \"dense\"");
-  EXPECT_EQ(refused({"distributed.zero=1"}), "(accepted)");
   EXPECT_EQ(refused({"gradients.exchange=powersgd", "weights.method=dense"}), "(accepted)");
   EXPECT_EQ(refused({"gradients.exchange=powersgd", "weights.method=slope"}),
             "--set: gradients.exchange: found \"powersgd\", which sends products of thin matrices, but the layer "

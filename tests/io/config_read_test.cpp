@@ -275,8 +275,8 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
             "run.toml:4: logs: unknown key; the sections are run, model, data, train, weights, adapters, gradients, "
             "distributed, checkpoint, eval, log");
   EXPECT_EQ(refusal(small + "[log]\n"), "(accepted)");
-  EXPECT_EQ(refusal(small + "[eval.more]\na = 1\n"),
-            "run.toml:4: eval.more: unknown key; [eval] has every, tokens, tasks, task_data, "
+  EXPECT_EQ(refusal(small + "[eval.thing]\na = 1\n"),
+            "run.toml:4: eval.thing: unknown key; [eval] has every, tokens, tasks, task_data, "
             "task_limit");
 }
 

@@ -258,7 +258,7 @@ TEST(ConfigRead, UnknownKeysNameTheClosest) {
   EXPECT_EQ(set_refusal("train.warmup_steps=5"),
             "--set: train.warmup_steps: unknown key; the closest known key is train.warmup");
   EXPECT_EQ(set_refusal("eval.evry=5"), "--set: eval.evry: unknown key; the closest known key is eval.every");
-  EXPECT_EQ(set_refusal("log.colour=5"), "--set: log.colour: unknown key; [log] has every");
+  EXPECT_EQ(set_refusal("log.colour=5"), "--set: log.colour: unknown key; [log] has every, tensorboard");
   EXPECT_EQ(
       set_refusal("sparse.colour=5"),
       "--set: sparse.colour: unknown key; the sections are run, model, data, train, weights, adapters, checkpoint, "

@@ -57,7 +57,7 @@ TEST(ConfigWrite, HasTheOrderOfTheDocumentation) {
   EXPECT_THAT(text, HasSubstr("\nbetas = [0.9, 0.95]\neps = 1e-08\n"));
   EXPECT_THAT(text, HasSubstr("\noverride = [{ layers = \"head\", method = \"dense\" }]\n"));
   EXPECT_LT(text.find("[weights]"), text.find("[adapters]"));
-  EXPECT_TRUE(text.ends_with("\n[log]\nevery = 10\n"));
+  EXPECT_TRUE(text.ends_with("\n[log]\nevery = 10\ntensorboard = false\n"));
 }
 
 TEST(ConfigDifference, ListsChangedKeysInOrder) {

@@ -327,6 +327,24 @@ def steps_of_methods():
     return markdown(["whole step, times as fast as dense", "precision", "`slope` 2:4", "`block`"], lines)
 
 
+MODELS = ("opt-2.7b", "opt-6.7b", "opt-13b", "opt-30b", "opt-66b", "llama-3-8b", "mistral-7b")
+
+
+def memory_of_models(name, methods):
+    """Planned bytes of whole models, of the dense model's: training (without activations), and in use."""
+    gpu = Results(name)
+    lines = []
+    for case in MODELS:
+        cells = []
+        for metric in ("train_memory_bytes", "infer_memory_bytes"):
+            dense = gpu.row(metric, "dense", case)
+            cells += [f"{dense['median'] / 1e9:.1f}",
+                      *(f"{gpu.ratio(gpu.twin(dense, method), 'dense'):.3f}" for method, _ in methods)]
+        lines.append([case, *cells])
+    titles = [title for _, title in methods]
+    return markdown(["whole model, bf16", "training, dense, GB", *titles, "in use, dense, GB", *titles], lines)
+
+
 TABLES = {
     "steps-of-methods": steps_of_methods,
     "cpu-steps": cpu_steps,
@@ -346,6 +364,9 @@ TABLES = {
     "slope-gpu-inference": lambda: gpu_inference("h200-slope.json", "slope"),
     "gpu-block-products": lambda: products_by_shape(Results("h200-block.json"), "block-planned", "dense",
                                                     r"matmul-\d+x\d+"),
+    "slope-memory": lambda: memory_of_models("h200-slope.json", (("slope", "SLoPe"), ("slope-r1.56", "rank 1.56 %"),
+                                                                 ("slope-r6.25", "rank 6.25 %"))),
+    "block-memory": lambda: memory_of_models("h200-block.json", (("block", "block"),)),
     "block-gpu-steps": lambda: gpu_steps_of("h200-block.json", "block", "block"),
     "block-gpu-inference": lambda: gpu_inference("h200-block.json", "block"),
 }

@@ -8,6 +8,7 @@
 #include "benchmark/ceiling.h"
 #include "benchmark/infer_benchmark.h"
 #include "benchmark/matmul_benchmark.h"
+#include "benchmark/memory_benchmark.h"
 #include "benchmark/named_method.h"
 #include "benchmark/step_benchmark.h"
 #include "io/config_toml.h"
@@ -28,6 +29,7 @@ struct Options {
   std::string block = "auto";
   double density = 0.5;
   std::string model = "gpt2-124m";
+  std::vector<std::string> models = {"gpt2-124m"};  // of memory
   std::int64_t tokens = 4096;
   std::int64_t batch = 4;      // of a step
   std::int64_t sequences = 1;  // of inference
@@ -191,7 +193,20 @@ void run_infer(const Options& options) {
   publish(options, *device, rows);
 }
 
-void add_common(CLI::App& command, Options& options) {
+void run_memory(const Options& options) {
+  check_results_file(options.json);
+  std::vector<ResultRow> rows;
+  for (const std::string& model : options.models) {
+    Options one = options;
+    one.model = model;
+    for (const std::string& precision : options.precisions)
+      append(rows,
+             benchmark_memory({.name = model, .config = model_config(one, precision), .methods = options.methods}));
+  }
+  publish(options, *Device::plan(Device::means_gpu(options.device)), rows);
+}
+
+void add_methods(CLI::App& command, Options& options) {
   command.add_option("--json", options.json, "write or update a results file")->type_name("FILE");
   command.add_option("--precision", options.precisions, "fp32, bf16")->capture_default_str()->delimiter(',');
   command
@@ -203,12 +218,16 @@ void add_common(CLI::App& command, Options& options) {
   command.add_option("--block", options.block, "of block: OUTPUTSxINPUTS, or auto: as the device likes")
       ->capture_default_str();
   command.add_option("--density", options.density, "of block")->capture_default_str()->check(CLI::Range(1e-6, 1.0));
-  command.add_option("--repeats", options.repeats, "timed rounds; the median counts")
-      ->capture_default_str()
-      ->check(at_least(1));
   command.add_option("--device", options.device, "auto, cpu, cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+}
+
+void add_common(CLI::App& command, Options& options) {
+  add_methods(command, options);
+  command.add_option("--repeats", options.repeats, "timed rounds; the median counts")
+      ->capture_default_str()
+      ->check(at_least(1));
   command.add_option("--threads", options.threads, "0: all processors")->capture_default_str()->check(at_least(0));
 }
 
@@ -253,6 +272,12 @@ void add_bench_command(CLI::App& program, std::vector<std::string> command_line)
   infer->add_option("--prompt", options->prompt, "tokens of the prompt")->capture_default_str()->check(at_least(1));
   infer->add_option("--tokens", options->decoded, "tokens decoded a round")->capture_default_str()->check(at_least(1));
   infer->callback([options] { run_infer(*options); });
+
+  CLI::App* memory = bench->add_subcommand("memory", "what whole models hold, laid out and not allocated");
+  add_methods(*memory, *options);
+  memory->add_option("--model", options->models, "presets' names")->capture_default_str()->delimiter(',');
+  memory->add_option("--vocab", options->vocab, "in place of the preset's")->check(at_least(1));
+  memory->callback([options] { run_memory(*options); });
 
   bench->footer(
       "Example:\n  filigree bench step --model gpt2-124m --batch 4 --precision fp32 --json results.json\n"

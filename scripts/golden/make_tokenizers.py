@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/tokenizers/: small tokenizers, and the ids that tokenizers and tiktoken have for strings that tell
-patterns and merges apart, broken UTF-8 among them (what is compared then: tests/text/compare_tokenizers.py).
+"""Writes tests/golden/tokenizers/: small tokenizers, and the ids that tokenizers and tiktoken have for strings that
+tell patterns and merges apart, broken UTF-8 among them (what is compared then: tests/text/compare_tokenizers.py).
 
     pip install numpy tiktoken==0.14.0 tokenizers==0.23.3      (in a virtual environment)
     scripts/golden/make_tokenizers.py
@@ -19,7 +19,8 @@ sys.path.insert(0, str(ROOT / "tests/text"))
 import compare_tokenizers as compare  # noqa: E402
 
 OUT = ROOT / "tests/golden/tokenizers"
-FURTHER = ["The children's caf\u00e9 isn't far: it's 12 km, \u00e9t\u00e9 comme hiver.\n\n  We'll SEE what they've got..."] * 3
+FURTHER = ["The children's caf\u00e9 isn't far: it's 12 km, \u00e9t\u00e9 comme hiver.\n\n"
+           "  We'll SEE what they've got..."] * 3
 
 
 def main():
@@ -45,7 +46,8 @@ def main():
     text = "".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items())
     (OUT / "ranks.tiktoken").write_text(text)
     public.load_tiktoken_bpe = lambda *_, **__: ranks
-    for name, splitting in [("r50k_base", compare.GPT2), ("cl100k_base", compare.CL100K), ("o200k_base", compare.O200K)]:
+    splitting_of = {"r50k_base": compare.GPT2, "cl100k_base": compare.CL100K, "o200k_base": compare.O200K}
+    for name, splitting in splitting_of.items():
         libraries[name] = compare.Tiktoken(name, getattr(public, name)()["pat_str"], ranks, splitting)
 
     strings = compare.make_strings(160, seed=1)

@@ -40,8 +40,15 @@ void* Device::scratch(Scratch slot, std::size_t bytes) {
   return buffer.data();
 }
 
-std::unique_ptr<Device> Device::plan() {
-  return std::unique_ptr<Device>(new Device(Memory::Kind::plan));
+std::unique_ptr<Device> Device::plan(bool as_gpu) {
+  std::unique_ptr<Device> device(new Device(Memory::Kind::plan));
+  device->plans_gpu_ = as_gpu;
+  device->description_ = as_gpu ? "planned: a GPU with cuSPARSELt" : "planned: a processor";
+  return device;
+}
+
+bool Device::means_gpu(std::string_view name) {
+  return name == "cuda" || (name == "auto" && cuda::unusable().empty());
 }
 
 std::unique_ptr<Device> Device::cpu(int threads) {
@@ -78,7 +85,7 @@ std::unique_ptr<Device> Device::cuda() {
 }
 
 std::unique_ptr<Device> Device::named(std::string_view name, int threads) {
-  if (name == "cuda" || (name == "auto" && cuda::unusable().empty())) return cuda();
+  if (means_gpu(name)) return cuda();
   require(name == "cpu" || name == "auto", "no device is called so");
   return cpu(threads);
 }

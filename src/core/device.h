@@ -46,12 +46,16 @@ class Device {
   static std::unique_ptr<Device> cuda();
   // `name` as in run.device: "cpu", "cuda", or "auto", a GPU where one can be used.
   static std::unique_ptr<Device> named(std::string_view name, int threads = 0);
-  // Computes nothing and holds nothing: for laying a model out to learn its memory (see Memory).
-  static std::unique_ptr<Device> plan();
+  // Computes nothing and holds nothing: for laying a model out to learn its memory (see Memory), as a processor would
+  // hold it or a GPU with all of its libraries.
+  static std::unique_ptr<Device> plan(bool as_gpu = false);
+  // Would named() take a GPU?
+  static bool means_gpu(std::string_view name);
 
   ~Device();
 
   bool is_cuda() const { return memory_.kind() == Memory::Kind::gpu; }
+  bool plans_gpu() const { return plans_gpu_; }
   // All kernels of a GPU run in this stream, in the order of the calls. Null on the CPU.
   CUstream_st* stream() const { return stream_; }
   // Beside it, for copies that kernels do not wait for by themselves (Upload).
@@ -106,6 +110,7 @@ class Device {
   int threads_ = 1;
   bool deterministic_ = false;
   bool recording_ = false;  // by a WorkGraph
+  bool plans_gpu_ = false;
   bool weights_settled_ = false;
   std::int64_t scratch_moves_ = 0;
   CUstream_st* stream_ = nullptr;

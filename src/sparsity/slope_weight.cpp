@@ -18,6 +18,7 @@ namespace {
 // Bytes of metadata behind the values of a matrix that a GPU's sparse kernels serve; 0 for others, with the reason.
 std::int64_t metadata_room(Device& device, const LinearSpec& spec, std::int64_t rows, std::int64_t columns,
                            std::string& refusal, std::string& slow_packing) {
+  if (device.plans_gpu()) return cuda::cusparselt_planned_metadata(rows, columns, spec.pattern, spec.dtype);
   if constexpr (kBuiltWithCuda) {
     if (device.is_cuda()) {
       refusal = cuda::cusparselt_refuses(device, rows, columns, spec.pattern, spec.dtype);

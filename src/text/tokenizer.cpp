@@ -20,6 +20,14 @@ constexpr std::int32_t kByteEndOfText = 256;
 // Real models have a few MB; what is larger is some other file.
 constexpr std::uint64_t kLargestTokenizerFile = 256u << 20;
 
+// Bytes as byte-pair encoding without merges.
+std::string byte_tokenizer_json() {
+  TokenizerJsonParts parts;
+  for (int byte = 0; byte < 256; ++byte) parts.tokens.emplace_back(1, static_cast<char>(byte));
+  parts.special.emplace_back(kEndOfTextMarker, kByteEndOfText);
+  return write_tokenizer_json(parts);
+}
+
 class BytesTokenizer final : public Tokenizer {
  public:
   std::vector<std::int32_t> encode(std::string_view text) const override {
@@ -44,10 +52,7 @@ class BytesTokenizer final : public Tokenizer {
   std::string serialize() const override { return std::string(kBytesFile); }
 
   TokenizerFiles huggingface_files() const override {
-    TokenizerJsonParts parts;
-    for (int byte = 0; byte < 256; ++byte) parts.tokens.emplace_back(1, static_cast<char>(byte));
-    parts.special.emplace_back(kEndOfTextMarker, kByteEndOfText);
-    return {{"tokenizer.json", write_tokenizer_json(parts)},
+    return {{"tokenizer.json", byte_tokenizer_json()},
             {"tokenizer_config.json", huggingface_tokenizer_config(kEndOfTextMarker)}};
   }
 };
@@ -152,7 +157,9 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string serialized, const std::st
   if (is_tiktoken(serialized)) return parse_tiktoken(std::move(serialized), source);
   const std::size_t begin = serialized.find_first_not_of(" \t\r\n");
   if (begin != std::string::npos && serialized[begin] == '{')
-    return parse_tokenizer_json(std::move(serialized), source);
+    // What was exported of bytes is bytes again: data made with them knows them by that name.
+    return serialized == byte_tokenizer_json() ? bytes_tokenizer()
+                                               : parse_tokenizer_json(std::move(serialized), source);
   return parse_sentencepiece(std::move(serialized), source);
 }
 

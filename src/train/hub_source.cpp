@@ -30,24 +30,19 @@ void HubSource::load(CheckpointSink::File file, const std::string& name, const T
 }
 
 HubTokenizer find_hub_tokenizer(const fs::path& folder, std::int64_t vocab) {
-  // A SentencePiece model comes first: beside it, tokenizer.json is the same one in another form.
-  for (const char* name : {"tokenizer.model", "tokenizer.json", "merges.txt"}) {
-    if (!fs::exists(folder / name)) continue;
-    HubTokenizer found;
-    try {
-      found.tokenizer = load_tokenizer(folder / name);
-    } catch (const UserError& error) {
-      found.why_not = error.what();
-      return found;
-    }
-    if (found.tokenizer->vocab_size() > vocab) {
-      found.why_not = (folder / name).string() + ": it has " + std::to_string(found.tokenizer->vocab_size()) +
-                      " entries, the model " + std::to_string(vocab);
-      found.tokenizer.reset();
-    }
+  HubTokenizer found;
+  try {
+    found.tokenizer = load_tokenizer(folder);
+  } catch (const UserError& error) {
+    found.why_not = error.what();
     return found;
   }
-  return {nullptr, folder.string() + ": it has none (tokenizer.model, tokenizer.json, merges.txt)"};
+  if (found.tokenizer->vocab_size() > vocab) {
+    found.why_not = folder.string() + ": its tokenizer has " + std::to_string(found.tokenizer->vocab_size()) +
+                    " entries, the model " + std::to_string(vocab);
+    found.tokenizer.reset();
+  }
+  return found;
 }
 
 fs::path kept_hub_files(const fs::path& checkpoint) {

@@ -17,29 +17,6 @@ bool copy_kept(const fs::path& kept, const fs::path& folder, const char* name) {
   return true;
 }
 
-// Documents begin and end with the end-of-text, which encode() never adds.
-std::string sentencepiece_config(const Tokenizer& tokenizer) {
-  const std::string end(kEndOfTextMarker);
-  Json json = {{"tokenizer_class", "LlamaTokenizer"},
-               {"bos_token", end},
-               {"eos_token", end},
-               {"unk_token", "<unk>"},
-               {"add_bos_token", false},
-               {"add_eos_token", false},
-               {"add_prefix_space", false},
-               {"legacy", false},
-               {"clean_up_tokenization_spaces", false}};
-  json["model_max_length"] = 1'000'000'000;
-  json["added_tokens_decoder"] = {{std::to_string(tokenizer.end_of_text()),
-                                   {{"content", end},
-                                    {"lstrip", false},
-                                    {"normalized", false},
-                                    {"rstrip", false},
-                                    {"single_word", false},
-                                    {"special", true}}}};
-  return json.dump(2) + "\n";
-}
-
 }  // namespace
 
 void write_hub_tokenizer(const fs::path& folder, const fs::path& kept, const Tokenizer* tokenizer,
@@ -47,17 +24,10 @@ void write_hub_tokenizer(const fs::path& folder, const fs::path& kept, const Tok
   bool any = false;
   for (const char* name : kHubTokenizerFiles) any = copy_kept(kept, folder, name) || any;
   if (any) return;
-  if (tokenizer == nullptr) {
+  if (tokenizer == nullptr)
     notes.emplace_back("the model has no tokenizer: the folder has none either");
-  } else if (tokenizer->name() == "bytes") {
-    notes.emplace_back(
-        "the byte tokenizer has no counterpart in Hugging Face's formats, so that no tokenizer was written: the id of "
-        "a "
-        "byte is its value, and 256 ends a text");
-  } else {
-    write_file_atomically(folder / "tokenizer.model", tokenizer->serialize());
-    write_file_atomically(folder / "tokenizer_config.json", sentencepiece_config(*tokenizer));
-  }
+  else
+    tokenizer->write_huggingface_files(folder);
 }
 
 void write_generation_config(const fs::path& folder, const fs::path& kept, const Tokenizer* tokenizer) {

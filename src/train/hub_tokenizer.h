@@ -9,9 +9,9 @@
 
 namespace filigree {
 
-// Writes what tells transformers the tokenizer into `folder`: the files in `kept` (the model came with them), else for
-// a SentencePiece model itself with a tokenizer_config.json. What cannot be said in that form is added to `notes`.
-// kept: may be empty. tokenizer: may be null.
+// Writes what tells transformers the tokenizer into `folder`: the files in `kept` (the model came with them), else
+// those that the tokenizer makes of itself. That there is none is added to `notes`. kept: may be empty. tokenizer: may
+// be null.
 void write_hub_tokenizer(const std::filesystem::path& folder, const std::filesystem::path& kept,
                          const Tokenizer* tokenizer, std::vector<std::string>& notes);
 

@@ -46,12 +46,12 @@ struct Phase {
 
 // Lays the model and its activations out on a planning device.
 struct Plan {
-  std::unique_ptr<Device> device = Device::plan();
+  std::unique_ptr<Device> device;
   Transformer model;
   std::unique_ptr<Activations> activations;
 
   Plan(const Config& config, Mode mode, std::int64_t activation_batch, Phase phase = {})
-      : model(*device, config, mode, phase.dense) {
+      : device(Device::plan(Device::means_gpu(config.run.device))), model(*device, config, mode, phase.dense) {
     if (config.adapters.rank > 0 && phase.adapters) model.insert_adapters(*device);
     if (activation_batch > 0)
       activations = std::make_unique<Activations>(

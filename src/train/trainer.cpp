@@ -165,7 +165,13 @@ void Trainer::start_model() {
 
 void Trainer::start_from_hub() {
   const fs::path from = config_.model.init;
-  const HubSource source(from, config_.model.context);
+  std::optional<HubSource> opened;
+  try {
+    opened.emplace(from, config_.model.context);
+  } catch (const UserError& error) {
+    throw UserError(std::string("model.init: ") + error.what());
+  }
+  const HubSource& source = *opened;
   for (const std::string& key : source.weights().model().unknown_keys)
     console_.warn((from / kHubConfigFile).string() + ": " + key + " is no key that filigree knows; it is passed over");
   const HubTokenizer found = find_hub_tokenizer(from, config_.model.vocab);

@@ -32,11 +32,55 @@ TEST_F(Program, SaysItsVersionAndExplainsEveryCommand) {
   EXPECT_EQ(version.code, 0);
   EXPECT_NE(version.out.find("filigree 0."), std::string::npos);
   EXPECT_NE(version.out.find("back ends: CPU"), std::string::npos);
-  for (const char* command : {"prepare", "train", "tune", "eval", "generate", "inspect", "bench", "report"}) {
+  for (const char* command :
+       {"prepare", "train", "tune", "eval", "generate", "inspect", "import", "export", "bench", "report"}) {
     const auto help = program({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:"), std::string::npos) << command;
   }
+}
+
+TEST_F(Program, ExportsImportsAndGoesOnFromTheFolder) {
+  const auto trained = program({"train", config_, "--out", "run", "--set", "data.tokenizer=spm:300"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto exported = program({"export", "run", "--out", "theirs", "--max-shard-size", "100KB"});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  EXPECT_TRUE(exported.out.starts_with("theirs: gpt2 in fp32, ")) << exported.out;
+  const auto imported = program({"import", "theirs", "--out", "ours"});
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  EXPECT_TRUE(imported.out.starts_with("ours: gpt2, ")) << imported.out;
+  EXPECT_TRUE(imported.out.ends_with(", fp32, tokenizer spm:300\n")) << imported.out;
+
+  const auto text = [&](const char* model) {
+    const auto made = program({"generate", model, "--prompt", "The", "--tokens", "12", "--temperature", "0"});
+    EXPECT_EQ(made.code, 0) << made.err;
+    return made.out;
+  };
+  EXPECT_EQ(text("ours"), text("run"));
+  EXPECT_TRUE(program({"inspect", "ours"}).out.starts_with("ours: imported, gpt2 of Hugging Face\n"));
+  const auto no_data = program({"eval", "ours"});
+  EXPECT_EQ(no_data.code, 2);
+  EXPECT_NE(no_data.err.find("an imported model has no data of its own; name some with --data"), std::string::npos);
+  const auto loss = [&](const char* model) {
+    const auto scored = program({"eval", model, "--data", "run/data", "--json"});
+    EXPECT_EQ(scored.code, 0) << scored.err;
+    return nlohmann::json::parse(scored.out).at("results").at("perplexity").at("loss,none").get<double>();
+  };
+  EXPECT_NEAR(loss("ours"), loss("run"), 1e-4);
+
+  // Dense into sparse, from the folder itself; and again, by --resume.
+  std::ofstream(folder_.path() / "on.toml")
+      << "[model]\ninit = \"theirs\"\n[data]\ntrain = \"run/data\"\n[train]\nsteps = 3\nbatch_tokens = 256\n"
+         "[weights]\nmethod = \"block\"\nblock = \"8x8\"\n";
+  const auto on = program({"train", "on.toml", "--out", "on"});
+  ASSERT_EQ(on.code, 0) << on.err;
+  const auto resumed = program({"train", "on.toml", "--out", "on", "--resume", "--set", "train.steps=4"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("step 4/4"), std::string::npos) << resumed.out;
+  const auto peft = program({"export", "on", "--out", "beside", "--adapters", "peft"});
+  EXPECT_EQ(peft.code, 2);
+  EXPECT_NE(peft.err.find("has no adapters"), std::string::npos) << peft.err;
+  EXPECT_FALSE(fs::exists(folder_.path() / "beside"));
 }
 
 TEST_F(Program, PrintsTheReferenceOfKeys) {
@@ -260,7 +304,8 @@ std::vector<std::string> long_run(const std::string& config, const std::string& 
 }
 
 void wait_for(const fs::path& path) {
-  for (int i = 0; i < 6000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 24000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(fs::exists(path)) << path << " did not come in two minutes";
 }
 
 TEST_F(Program, Kill9AndResumeEqualTheUninterruptedRun) {
@@ -448,6 +493,7 @@ TEST_F(Program, BenchmarksWriteTheirRows) {
   for (std::vector<std::string> arguments :
        {std::vector<std::string>{"bench", "matmul", "--shape", "64x64", "--tokens", "16", "--repeats", "1"},
         {"bench", "step", "--model", "tiny", "--vocab", "128", "--batch", "2", "--repeats", "1"},
+        {"bench", "memory", "--model", "tiny", "--vocab", "128"},
         {"bench", "infer", "--model", "tiny", "--vocab", "128", "--prompt", "8", "--tokens", "4", "--repeats", "1"}}) {
     arguments.insert(arguments.end(), all.begin(), all.end());
     const auto printed = program(arguments);

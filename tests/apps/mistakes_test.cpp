@@ -30,6 +30,9 @@ TEST_P(Mistakes, GetOneClearMessage) {
   std::ofstream(folder.path() / "type.toml") << "[train]\nsteps = \"many\"\n";
   std::ofstream(folder.path() / "bad.bin") << "not a shard";
   std::ofstream(folder.path() / "odd.json") << R"({"rows": [{"method": "dense"}]})";
+  fs::create_directories(folder.path() / "hub");
+  std::ofstream(folder.path() / "hub" / "config.json")
+      << R"({"model_type": "gpt2", "vocab_size": 64, "n_positions": 8, "n_embd": 16, "n_layer": 2, "n_head": 4})";
   for (const char* file : {"existing/notes.txt", "run/config.toml", "project/.lock", "project/data/file.txt"}) {
     fs::create_directories((folder.path() / file).parent_path());
     std::ofstream(folder.path() / file) << "";
@@ -132,6 +135,20 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"bench_pattern", {"bench", "step", "--model", "tiny", "--pattern", "2:7"}, {"2:7", "64"}},
         Mistake{"adapters_on_dense", tiny({"weights.method=dense"}), {"adapters.rank"}},
         Mistake{"bench_model", {"bench", "step", "--model", "gpt9"}, {"gpt9", "gpt2-124m"}},
+        Mistake{"import_nothing", {"import", "existing", "--out", "out"}, {"existing", "no config.json in it"}},
+        Mistake{
+            "import_bin", {"import", "hub", "--out", "out"}, {"hub: neither model.safetensors nor", "save_pretrained"}},
+        Mistake{"import_over", {"import", "hub", "--out", "existing"}, {"existing: exists already", "another --out"}},
+        Mistake{"import_context", {"import", "hub", "--out", "out", "--context", "9"}, {"9 tokens", "8 positions"}},
+        Mistake{"import_precision", {"import", "hub", "--out", "out", "--precision", "fp16"}, {"--precision", "fp16"}},
+        Mistake{"train_from_bad_folder",
+                tiny({"model.init=hub"}),
+                {"--set: model.init: ", "hub/config.json: a context of 64 tokens", "8 positions"}},
+        Mistake{"eval_hub_folder", {"eval", "hub"}, {"hub: a Hugging Face folder", "filigree import"}},
+        Mistake{"export_nothing", {"export", "nowhere", "--out", "out"}, {"nowhere: there is no such run"}},
+        Mistake{"export_over", {"export", "run", "--out", "existing"}, {"existing: exists already"}},
+        Mistake{"export_size", {"export", "run", "--out", "out", "--max-shard-size", "5TB"}, {"5TB", "5GB, 500MB"}},
+        Mistake{"export_adapters", {"export", "run", "--out", "out", "--adapters", "lora"}, {"--adapters", "lora"}},
         Mistake{"no_quickstart_data",
                 {"train", "configs/quickstart-slope.toml", "--out", "out"},
                 {"configs/quickstart-slope.toml:11: data.train: nothing matches"}},

@@ -2,6 +2,7 @@
 
 #include "benchmark/infer_benchmark.h"
 #include "benchmark/matmul_benchmark.h"
+#include "benchmark/memory_benchmark.h"
 #include "benchmark/named_method.h"
 #include "benchmark/step_benchmark.h"
 #include "model/tiny_models.h"
@@ -69,6 +70,33 @@ TEST(Benchmarks, EverySparseRowStandsBesideItsDenseOne) {
       {"prefill_ms", "decode_tokens_per_s", "infer_bytes"});
   EXPECT_THROW(benchmark_infer({.name = "tiny", .config = config, .methods = {"dense"}, .prompt = 16, .tokens = 4}),
                UserError);
+}
+
+// By hand, a layer of N x K: dense 2 values, 4 gradient, 4 master, 8 moments; SLoPe half of each, W^{R,C}'s values
+// again, and a bit a weight for either mask.
+TEST(Benchmarks, MemoryIsWhatALayoutHolds) {
+  Config config = testing::tiny_config("gpt2");
+  config.run.precision = DType::bf16;
+  config.run.device = "cpu";
+  config.model.width = 64;
+  config.model.ffn = 256;
+  const auto bytes = [&](const std::string& method, const std::string& metric) {
+    for (const ResultRow& row :
+         benchmark_memory({.name = "tiny", .config = config, .methods = {"dense", "slope", "block"}}))
+      if (row.method == method && row.metric == metric) return row.measured.median;
+    return 0.0;
+  };
+  // All layers but the first attention projection and the head.
+  const double sparse = static_cast<double>(config.model.layers) * 12 * 64 * 64 - 3 * 64 * 64;
+  const auto saved = [&](const char* method, const char* metric) {
+    return bytes("dense", metric) - bytes(method, metric);
+  };
+  EXPECT_EQ(saved("slope", "train_memory_bytes"), sparse * (18 - 10.25));
+  EXPECT_EQ(saved("slope", "infer_memory_bytes"), sparse * (2 - 1.125));
+  const double blocks = sparse / 2 / (16 * 16);
+  EXPECT_NEAR(saved("block", "infer_memory_bytes"), sparse, 40 * blocks) << "lists and masks";
+  config.run.device = "cuda";
+  EXPECT_EQ(saved("slope", "train_memory_bytes"), sparse * (18 - 10.5)) << "cuSPARSELt's metadata";
 }
 
 TEST(Benchmarks, RowsAreNamedByTheirSettings) {

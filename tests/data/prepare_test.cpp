@@ -68,6 +68,24 @@ TEST_F(Prepare, OneSentence) {
   EXPECT_THAT(names(), ::testing::UnorderedElementsAre("in", "out"));
 }
 
+TEST_F(Prepare, WithTokenizersOfOthers) {
+  const std::filesystem::path golden = std::filesystem::path(FILIGREE_SOURCE_DIR) / "tests/golden/tokenizers";
+  std::filesystem::copy_file(golden / "ranks.tiktoken", folder_.path() / "o200k_base.tiktoken");
+  const std::string text = "It isn't the caf\xC3\xA9, \xFF but 12345.\n\n  The <|endoftext|> end.\n";
+  for (const std::filesystem::path& tokenizer :
+       {golden, golden / "llama3.json", folder_.path() / "o200k_base.tiktoken"}) {
+    std::filesystem::remove_all(folder_.path() / "out");
+    const DataInfo info = prepare(options({write("a.txt", text + "<|endoftext|>\n" + text)}, tokenizer.string()));
+    EXPECT_EQ(info.train.documents + info.val.documents, 3);  // the second is divided
+    const auto kept = load_tokenizer(folder_.path() / "out");
+    EXPECT_EQ(kept->identity(), info.tokenizer);
+    EXPECT_EQ(kept->identity(), load_tokenizer(tokenizer)->identity());
+    const std::vector<std::int32_t> train = ids("train");
+    EXPECT_EQ(std::count(train.begin(), train.end(), kept->end_of_text()), 1) << tokenizer;
+    EXPECT_EQ(kept->decode(train) + kept->decode(ids("val")), text + text);
+  }
+}
+
 TEST_F(Prepare, OneCharacter) {
   const DataInfo info = prepare(options({write("a.txt", "x")}, "bytes"));
   EXPECT_EQ(info.train.tokens + info.val.tokens, 2);

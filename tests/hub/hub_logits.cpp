@@ -1,5 +1,5 @@
-// hub_logits MODEL TOKENS OUT: the logits (B, S, V), fp32, of a run or checkpoint on every position of the tensor
-// "tokens" (B, S), int32, of a safetensors file, as the tensor "logits" of another.
+// hub_logits MODEL TOKENS OUT: the logits (B, S, V), computed in fp32, of a run or checkpoint on every position of the
+// tensor "tokens" (B, S), int32, of a safetensors file, as the tensor "logits" of another.
 #include <cstdio>
 #include <exception>
 
@@ -9,9 +9,11 @@
 namespace filigree {
 namespace {
 
+const std::vector<std::string> kSinglePrecision = {"run.precision=fp32"};
+
 void write_logits(const char* model, const char* tokens_file, const char* out) {
   const auto device = Device::cpu();
-  const LoadedModel loaded = load_model(*device, model, {});
+  const LoadedModel loaded = load_model(*device, model, kSinglePrecision);
   const ModelConfig& shape = loaded.config.model;
   const SafetensorsFile file(tokens_file);
   const std::int64_t batch = file.at("tokens").shape.at(0), sequence = file.at("tokens").shape.at(1);

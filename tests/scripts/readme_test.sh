@@ -65,8 +65,8 @@ look_up_page() { # PAGE
   done < <(commands_of "$1")
 }
 
-# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, and questions. The text
-# is of made-up words, the first ones frequent: enough of them for a vocabulary of 4,096 pieces.
+# What README asks its reader to have: a text, a configuration that names what `prepare` makes of it, questions, and a model
+# of Hugging Face's. The text is of made-up words, the first ones frequent: enough for a vocabulary of 4,096 pieces.
 mkdir -p build notes data runs
 ln -s "$filigree" build/filigree
 cp -r "$source/configs" configs
@@ -81,7 +81,8 @@ awk 'BEGIN {
   }
 }' >mybook.txt
 head -n 50 mybook.txt >notes/first.txt
-mkdir blimp data/eval
+mkdir blimp data/eval models
+cp -r "$source/tests/hub/cases/gpt2" models/gpt2
 echo '{"sentence_good": "ba ce", "sentence_bad": "ce ba", "linguistics_term": "order"}' >blimp/order.jsonl
 tar czf data/eval/blimp.tar.gz blimp
 echo '{"activity_label": "Ba", "ctx_a": "Ce di.", "ctx_b": "fo", "endings": ["gu", "ha", "je", "ki"], "label": 2}' \

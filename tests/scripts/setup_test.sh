@@ -18,7 +18,7 @@ declare -A used_by=(
   [git]='find_package(Git' [ccache]='CCACHE ccache' [libcli11-dev]='find_package(CLI11'
   [libtomlplusplus-dev]='find_package(tomlplusplus' [nlohmann-json3-dev]='find_package(nlohmann_json'
   [libfmt-dev]='find_package(fmt' [libdnnl-dev]=ONEDNN_LIBRARY [libhwy-dev]='find_package(hwy'
-  [libsentencepiece-dev]='pkg_check_modules(SENTENCEPIECE' [libzstd-dev]='pkg_check_modules(ZSTD'
+  [libpcre2-dev]='pkg_check_modules(PCRE2' [libsentencepiece-dev]='pkg_check_modules(SENTENCEPIECE' [libzstd-dev]='pkg_check_modules(ZSTD'
   [liblzma-dev]='find_package(LibLZMA' [zlib1g-dev]='find_package(ZLIB' [libjs-chart.js]=FILIGREE_CHART_JS
   [bible-kjv]='bible -' [bible-kjv-text]='bible -' [libgtest-dev]=GTest::gtest [libgmock-dev]=GTest::gmock
   [chromium]='"chromium"' [clang-format-14]=clang-format-14 [clang-16]='"clang++-16"'

@@ -13,8 +13,8 @@ that goes through PCRE2, each with tokenizers; r50k_base, and the patterns of cl
 with tiktoken; and what is exported of them, read by tokenizers. Special tokens in text are text everywhere.
 
 Half of the strings are UTF-8, and go to the libraries as they are. The other half has bytes that are none, which the
-libraries do not take: a U+FFFD stands for each of them while the library cuts the string into words, and then the library
-encodes the bytes of each word.
+libraries do not take: a U+FFFD stands for each of them while the library cuts the string into words, and then the
+library encodes the bytes of each word.
 """
 import argparse
 import pathlib
@@ -39,7 +39,7 @@ O200K = "|".join([
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + CONTRACTION + "?",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + CONTRACTION + "?",
     r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
-# Known to nobody: words, numbers and the rest, each with what stands behind it. Of classes that all Unicode versions share.
+# A pattern that nobody has, of classes that all Unicode versions share.
 OTHER = r"[A-Za-z]+[ \n]*|[0-9]{2}|[^A-Za-z0-9]{1,5}"
 
 
@@ -130,13 +130,15 @@ def expected(library, texts):
 def make_strings(count, seed):
     """Strings of all that patterns and merges tell apart; every second one has bytes that are no UTF-8."""
     chance = random.Random(seed)
-    words = ["the", "The", "THE", "don't", "I'LL", "we'Ve", "'s", "'\u017f", "'S", "it's", "<|endoftext|>", "12", "3456",
-             "\u0663\u0664\u0665\u0666", "\u00bd", "\u2167", "cafe\u0301", "\u0301", "\u0928\u093f", "\u01c5", "HTTPServer",
-             "\u4e2d\u6587\u5b57", "\ud55c\uad6d\uc5b4", "\U0001f600", "\U0001f468\u200d\U0001f469", "http://a.b/c//", "==",
-             "\u00e9t\u00e9", "\u0130I\u0131", "\u02b0\u02b1", "\u180e", "\ufffd", "def f(x):", "aaaaaaaaaaaaaaaaaaaaaaa"]
-    spaces = [" ", " ", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n ", "\u00a0", "\u2003", "\u3000", "\u0085", "\v", "/"]
-    broken = [b"\xff", b"\xc3", b"\x80", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80",
-              b"\xe0\x80\x80", b"\xbf\xbf"]
+    words = ["the", "The", "THE", "don't", "I'LL", "we'Ve", "'s", "'\u017f", "'S", "it's", "<|endoftext|>", "12",
+             "3456", "\u0663\u0664\u0665\u0666", "\u00bd", "\u2167", "cafe\u0301", "\u0301", "\u0928\u093f", "\u01c5",
+             "HTTPServer", "\u4e2d\u6587\u5b57", "\ud55c\uad6d\uc5b4", "\U0001f600", "\U0001f468\u200d\U0001f469",
+             "http://a.b/c//", "==", "\u00e9t\u00e9", "\u0130I\u0131", "\u02b0\u02b1", "\u180e", "\ufffd", "def f(x):",
+             "aaaaaaaaaaaaaaaaaaaaaaa"]
+    spaces = [" ", " ", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n ", "\u00a0", "\u2003", "\u3000", "\u0085",
+              "\v", "/"]
+    broken = [b"\xff", b"\xc3", b"\x80", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf",
+              b"\xf4\x90\x80\x80", b"\xe0\x80\x80", b"\xbf\xbf"]
 
     def part():
         which = chance.randrange(10)
@@ -195,7 +197,8 @@ def libraries(arguments, documents):
     yield "llama3", work / "llama3.json", HuggingFace(tokenizer), True
 
     tokenizer = train(byte_level(pre_tokenizers.Digits(individual_digits=True),
-                                 pre_tokenizers.Split(Regex(OTHER), "isolated")), ["<|endoftext|>"], sample, 2000, False)
+                                 pre_tokenizers.Split(Regex(OTHER), "isolated")),
+                      ["<|endoftext|>"], sample, 2000, False)
     tokenizer.save(str(work / "digits.json"))
     yield "digits", work / "digits.json", HuggingFace(tokenizer), False
 

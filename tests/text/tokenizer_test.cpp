@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "text/tokenizer_json.h"
 #include "text_support.h"
 
 namespace filigree {
@@ -33,7 +34,9 @@ TEST(BytesTokenizer, EndOfTextIsNothingAndItsMarkerIsText) {
 
 TEST(BytesTokenizer, IsExportedAsTokenizerJson) {
   const auto tokenizer = bytes_tokenizer();
-  const auto exported = parse_tokenizer(tokenizer->huggingface_files().at("tokenizer.json"), "exported");
+  const std::string json = tokenizer->huggingface_files().at("tokenizer.json");
+  EXPECT_EQ(parse_tokenizer(json, "exported")->identity(), tokenizer->identity());
+  const auto exported = parse_tokenizer_json(json, "exported");  // as others read it
   EXPECT_EQ(exported->vocab_size(), 257);
   EXPECT_EQ(exported->end_of_text(), 256);
   const std::string text = "It's caf\xC3\xA9 \xFF\n";

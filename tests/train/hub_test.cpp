@@ -213,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(All, HubTraining,
 TEST_P(HubTraining, GoesOnFromAFolderAndIsExportedAsADenseModel) {
   const fs::path run = folder_.path() / "run", merged = folder_.path() / "merged";
   train_tiny(config({}), run);
-  EXPECT_EQ(export_hub_folder({.from = run, .out = merged}).notes.size(), 1u) << "of the byte tokenizer";
+  EXPECT_TRUE(export_hub_folder({.from = run, .out = merged}).notes.empty());
   const auto device = Device::cpu();
   const OwnedTensor tokens = some_tokens(*device, 257, 32);
   Transformer dense = hub_model(*device, merged);
@@ -302,13 +302,13 @@ TEST(HubTrainingOnce, ARunKeepsWhatItsFirstModelBroughtAlong) {
   train_tiny(tiny_run_config(folder.path(), {"weights.method=dense", "train.steps=2"}), folder.path() / "first");
   export_hub_folder({.from = folder.path() / "first", .out = folder.path() / "theirs"});
   std::ofstream(folder.path() / "theirs" / "generation_config.json") << "{\"of\": \"theirs\"}";
-  std::ofstream(folder.path() / "theirs" / "tokenizer_config.json") << "{}";
+  std::ofstream(folder.path() / "theirs" / "special_tokens_map.json") << "{}";
   for (const char* init : {"theirs", "second"}) {
     const fs::path run = folder.path() / (init == std::string("theirs") ? "second" : "third");
     train_tiny(tiny_run_config(folder.path(), {"model.init=" + (folder.path() / init).string(), "train.steps=2"}), run);
     export_hub_folder({.from = run, .out = folder.path() / "out"});
     EXPECT_EQ(file_bytes(folder.path() / "out" / "generation_config.json"), "{\"of\": \"theirs\"}") << init;
-    EXPECT_FALSE(fs::exists(folder.path() / "out" / "tokenizer_config.json")) << "the data has another tokenizer";
+    EXPECT_TRUE(fs::exists(folder.path() / "out" / "special_tokens_map.json")) << "the data has the same tokenizer";
     fs::remove_all(folder.path() / "out");
   }
 }
@@ -346,6 +346,20 @@ TEST(HubExport, ASentencePieceModelComesWithAConfigurationForIt) {
   const auto device = Device::cpu();
   EXPECT_EQ(load_model(*device, folder.path() / "again", {}).tokenizer->identity(),
             load_model(*device, run, {}).tokenizer->identity());
+}
+
+TEST(HubExport, ATokenizerJsonComesBackAsItWas) {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path() / "run", out = folder.path() / "out", again = folder.path() / "again";
+  const std::string tokenizer = std::string(FILIGREE_SOURCE_DIR) + "/tests/golden/tokenizers/llama3.json";
+  train_tiny(tiny_run_config(folder.path(), {"data.tokenizer=\"" + tokenizer + "\"", "train.steps=2"}), run);
+  EXPECT_TRUE(export_hub_folder({.from = run, .out = out}).notes.empty());
+  EXPECT_EQ(file_bytes(out / "tokenizer.json"), file_bytes(tokenizer));
+  EXPECT_THAT(file_bytes(out / "tokenizer_config.json"), HasSubstr("\"eos_token\": \"<|end_of_text|>\""));
+  EXPECT_FALSE(fs::exists(out / "tokenizer.model"));
+  EXPECT_EQ(import_hub_folder({.from = out, .out = again, .context = 0, .precision = {}}).tokenizer, "bpe:502");
+  const auto device = Device::cpu();
+  EXPECT_EQ(load_model(*device, again, {}).tokenizer->identity(), load_tokenizer(tokenizer)->identity());
 }
 
 }  // namespace

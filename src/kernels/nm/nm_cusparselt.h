@@ -30,6 +30,11 @@ std::string cusparselt_order_unknown(Device& device, std::int64_t rows, std::int
 // Bytes of metadata behind the values of a matrix that is not refused: rows · columns / 8, unless the library pads
 // them.
 std::int64_t cusparselt_metadata_bytes(Device& device, std::int64_t rows, std::int64_t columns);
+// The same without a GPU, of any matrix: 0 of those that are refused everywhere.
+inline std::int64_t cusparselt_planned_metadata(std::int64_t rows, std::int64_t columns, Pattern pattern, DType dtype) {
+  const bool served = pattern == Pattern{2, 4} && dtype == DType::bf16 && rows % 64 == 0 && columns % 64 == 0;
+  return served ? rows * columns / 8 : 0;
+}
 
 // matrix.metadata from matrix.mask, for a matrix that is not refused; in the device's stream. Moves 1/4 byte a weight.
 // by_library: with the library's own compression, at about 5 bytes a weight and many times the time; taken where the

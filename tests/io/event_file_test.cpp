@@ -1,4 +1,4 @@
-#include "report/tensorboard.h"
+#include "io/event_file.h"
 
 #include <gmock/gmock.h>
 

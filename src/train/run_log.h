@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "io/event_file.h"
 #include "model/transformer.h"
 #include "report/metrics.h"
-#include "report/tensorboard.h"
 
 namespace filigree {
 

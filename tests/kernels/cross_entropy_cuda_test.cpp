@@ -50,6 +50,30 @@ INSTANTIATE_TEST_SUITE_P(Types, CrossEntropyCuda, ::testing::Values(DType::f32, 
 
 class CrossEntropyCudaEdges : public CudaTest {};
 
+TEST_F(CrossEntropyCudaEdges, SaysWhereTheTargetIsTheLargest) {
+  for (const std::int64_t vocabulary : {1, 7, 1001, 50257}) {
+    constexpr std::int64_t kTokens = 4;
+    const OwnedTensor logits = random_tensor(cpu(), DType::f32, {kTokens, vocabulary}, 1, 3.0);
+    const OwnedTensor targets = cpu().memory().tensor(Purpose::workspace, DType::i32, {kTokens});
+    const std::vector<double> x = values_of(logits);
+    std::vector<std::int32_t> expected;
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      const auto row = x.begin() + t * vocabulary;
+      const std::int64_t best = std::max_element(row, row + vocabulary) - row;
+      const std::int64_t target = t == 3 ? -1 : t == 1 ? vocabulary / 2 : best;
+      store(targets, t, static_cast<double>(target));
+      expected.push_back(target == best ? 1 : 0);
+    }
+    const OwnedTensor glogits = on_gpu(logits), gtargets = on_gpu(targets);
+    const OwnedTensor gloss = gpu().memory().tensor(Purpose::workspace, DType::f32, {kTokens});
+    const OwnedTensor ggreedy = gpu().memory().tensor(Purpose::workspace, DType::i32, {kTokens});
+    cross_entropy(gpu(), {.loss = gloss, .logits = glogits, .targets = gtargets, .greedy = ggreedy, .loss_only = true});
+    std::vector<std::int32_t> greedy(kTokens);
+    gpu().copy_to_host(greedy.data(), ggreedy);
+    EXPECT_EQ(greedy, expected) << vocabulary;
+  }
+}
+
 TEST_F(CrossEntropyCudaEdges, LeavesOutColumnsBehindTheVocabulary) {
   for (const auto& [vocabulary, columns] :
        {std::pair<std::int64_t, std::int64_t>{5, 8}, {1001, 1024}, {50257, 50304}}) {

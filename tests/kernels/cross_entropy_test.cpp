@@ -140,5 +140,34 @@ TEST(CrossEntropy, NamesATargetOutsideTheVocabulary) {
   EXPECT_THROW(cross_entropy(*device, {.loss = loss, .logits = logits, .targets = targets}), Error);
 }
 
+TEST(CrossEntropy, SaysWhereTheTargetIsTheLargest) {
+  const auto device = Device::cpu();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    constexpr std::int64_t kTokens = 5, kColumns = 40, kVocabulary = 37;
+    const OwnedTensor logits = random_tensor(*device, dtype, {kTokens, kColumns}, 1, 3.0);
+    const std::vector<double> x = values_of(logits);
+    const OwnedTensor loss = random_tensor(*device, DType::f32, {kTokens}, 2);
+    const OwnedTensor targets = device->memory().tensor(Purpose::workspace, DType::i32, {kTokens});
+    const OwnedTensor greedy = device->memory().tensor(Purpose::workspace, DType::i32, {kTokens});
+    std::vector<std::int32_t> expected;
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      const auto row = x.begin() + t * kColumns;  // the columns behind the vocabulary do not count
+      const auto best = static_cast<std::int32_t>(std::max_element(row, row + kVocabulary) - row);
+      const std::int32_t target = t == 3 ? -1 : t == 1 ? (best + 1) % kVocabulary : best;
+      targets.view().as<std::int32_t>()[t] = target;
+      greedy.view().as<std::int32_t>()[t] = 7;
+      expected.push_back(target == best ? 1 : 0);
+    }
+    cross_entropy(*device, {.loss = loss,
+                            .logits = logits,
+                            .targets = targets,
+                            .greedy = greedy,
+                            .vocabulary = kVocabulary,
+                            .loss_only = true});
+    const auto* flags = greedy.view().as<std::int32_t>();
+    EXPECT_EQ(std::vector<std::int32_t>(flags, flags + kTokens), expected);
+  }
+}
+
 }  // namespace
 }  // namespace filigree::testing

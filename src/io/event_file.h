@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,8 @@ struct Event {
   EventHistogram histogram;
   std::uintmax_t end = 0;  // of its record in the file, in bytes
 };
+// Of an Event's encoding; none where that is damaged.
+std::optional<Event> parse_event(std::string_view bytes);
 // The whole records of a file, none where there is no file. A torn last one is left out; any other damage is a
 // UserError that names the file.
 std::vector<Event> read_events(const std::filesystem::path& file);

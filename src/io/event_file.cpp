@@ -1,4 +1,4 @@
-#include "report/tensorboard.h"
+#include "io/event_file.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 
 #include "core/error.h"
 #include "io/atomic_file.h"
@@ -165,28 +164,13 @@ bool parse_value(std::string_view bytes, Event& event) {
   return whole && fields.whole();
 }
 
-std::optional<Event> parse_event(std::string_view bytes) {
-  Event event;
-  bool whole = true;
-  Fields fields(bytes);
-  while (fields.next()) {
-    if (fields.is(field::kWallTime, kEight)) event.wall_time = fields.number<double>();
-    if (fields.is(field::kStep, kVarint)) event.step = fields.integer();
-    if (fields.is(field::kVersion, kBytes)) event.version = fields.bytes();
-    if (!fields.is(field::kSummary, kBytes)) continue;
-    Fields summary(fields.bytes());
-    while (summary.next())
-      if (summary.is(field::kValue, kBytes)) whole = parse_value(summary.bytes(), event) && whole;
-    whole = summary.whole() && whole;
-  }
-  return whole && fields.whole() ? std::optional(event) : std::nullopt;
-}
-
 }  // namespace
 
 EventHistogram histogram_of(const std::vector<float>& values) {
   EventHistogram histogram{.minimum = std::numeric_limits<double>::infinity(),
-                           .maximum = -std::numeric_limits<double>::infinity()};
+                           .maximum = -std::numeric_limits<double>::infinity(),
+                           .limits = {},
+                           .counts = {}};
   for (const float each : values) {
     if (!std::isfinite(each)) continue;
     const auto value = static_cast<double>(each);
@@ -284,6 +268,23 @@ void EventWriter::write(const std::string& event) {
 
 void EventWriter::flush_to_disk() {
   filigree::flush_to_disk(file_);
+}
+
+std::optional<Event> parse_event(std::string_view bytes) {
+  Event event;
+  bool whole = true;
+  Fields fields(bytes);
+  while (fields.next()) {
+    if (fields.is(field::kWallTime, kEight)) event.wall_time = fields.number<double>();
+    if (fields.is(field::kStep, kVarint)) event.step = fields.integer();
+    if (fields.is(field::kVersion, kBytes)) event.version = fields.bytes();
+    if (!fields.is(field::kSummary, kBytes)) continue;
+    Fields summary(fields.bytes());
+    while (summary.next())
+      if (summary.is(field::kValue, kBytes)) whole = parse_value(summary.bytes(), event) && whole;
+    whole = summary.whole() && whole;
+  }
+  return whole && fields.whole() ? std::optional(event) : std::nullopt;
 }
 
 std::vector<Event> read_events(const std::filesystem::path& file) {

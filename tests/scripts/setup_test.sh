@@ -20,6 +20,7 @@ declare -A used_by=(
   [libfmt-dev]='find_package(fmt' [libdnnl-dev]=ONEDNN_LIBRARY [libhwy-dev]='find_package(hwy'
   [libpcre2-dev]='pkg_check_modules(PCRE2' [libsentencepiece-dev]='pkg_check_modules(SENTENCEPIECE' [libzstd-dev]='pkg_check_modules(ZSTD'
   [liblzma-dev]='find_package(LibLZMA' [zlib1g-dev]='find_package(ZLIB' [libjs-chart.js]=FILIGREE_CHART_JS
+  [libopenmpi-dev]='find_package(MPI' [openmpi-bin]=MPIEXEC_EXECUTABLE
   [bible-kjv]='bible -' [bible-kjv-text]='bible -' [libgtest-dev]=GTest::gtest [libgmock-dev]=GTest::gmock
   [chromium]='"chromium"' [clang-format-14]=clang-format-14 [clang-16]='"clang++-16"'
   [libclang-rt-16-dev]=-fsanitize=fuzzer [python3]='bin/env python3' [python3-pip]='-m pip')

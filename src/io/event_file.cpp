@@ -70,6 +70,7 @@ constexpr std::uint64_t kDimension = 2, kSize = 1;                              
 constexpr std::uint64_t kMinimum = 1, kMaximum = 2, kCount = 3, kSum = 4, kSquares = 5, kLimits = 6, kCounts = 7;
 }  // namespace field
 constexpr std::int64_t kStringType = 7;
+constexpr double kLargestCount = 9007199254740992.0;  // to which a double holds every integer
 
 double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -139,7 +140,11 @@ bool parse_histogram(std::string_view bytes, EventHistogram& histogram) {
   while (fields.next()) {
     if (fields.is(field::kMinimum, kEight)) histogram.minimum = fields.number<double>();
     if (fields.is(field::kMaximum, kEight)) histogram.maximum = fields.number<double>();
-    if (fields.is(field::kCount, kEight)) histogram.count = static_cast<std::int64_t>(fields.number<double>());
+    if (fields.is(field::kCount, kEight)) {
+      const auto count = fields.number<double>();
+      if (!(count >= 0.0 && count <= kLargestCount)) return false;
+      histogram.count = static_cast<std::int64_t>(count);
+    }
     if (fields.is(field::kSum, kEight)) histogram.sum = fields.number<double>();
     if (fields.is(field::kSquares, kEight)) histogram.sum_of_squares = fields.number<double>();
     if (fields.is(field::kLimits, kBytes)) histogram.limits = doubles(fields.bytes());

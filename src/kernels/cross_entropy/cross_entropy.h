@@ -13,10 +13,10 @@
 namespace filigree {
 
 struct CrossEntropyArgs {
-  Tensor loss;     // (T) fp32
-  Tensor logits;   // (T, V or more); overwritten by the gradient unless `loss_only`
-  Tensor targets;  // (T) int32, below V: the CPU throws for a larger one, a GPU makes its loss NaN
-  Tensor greedy;   // (T) int32, or empty: 1 where no logit is above the target's, 0 elsewhere and where target < 0
+  Tensor loss;         // (T) fp32
+  Tensor logits;       // (T, V or more); overwritten by the gradient unless `loss_only`
+  Tensor targets;      // (T) int32, below V: the CPU throws for a larger one, a GPU makes its loss NaN
+  Tensor greedy = {};  // (T) int32, or empty: 1 where no logit is above the target's, 0 elsewhere and where target < 0
   // V, when the rows of logits are longer: what is behind is not read, and has gradient 0. 0: all of a row.
   std::int64_t vocabulary = 0;
   float scale = 1.0f;  // usually 1 / tokens of the batch

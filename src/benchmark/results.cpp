@@ -43,7 +43,9 @@ double ratio_of(const std::string& metric, double value, double baseline) {
 
 void compare_with_peer(Json& rows) {
   for (Json& row : rows) {
-    if (row.at("method") != "dense") continue;
+    // "dense", and "dense-recompute-norm" and the like.
+    const std::string method = row.at("method").get<std::string>();
+    if (method != "dense" && !method.starts_with("dense-")) continue;
     for (const Json& peer : rows)
       if (peer.at("method") == kPeer && peer.at("case") == row.at("case") &&
           equal(peer.at("config"), row.at("config")) && peer.at("metric") == row.at("metric")) {

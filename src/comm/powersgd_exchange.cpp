@@ -31,6 +31,26 @@ void orthogonalize(std::vector<float>& matrix, std::int64_t rows, std::int64_t c
   }
 }
 
+namespace {
+
+// Products whose algorithm is chosen by rule: if each rank took the one that it timed as the fastest, each would round
+// in its own way, and the copies of the model would part.
+class ProductsByRule {
+ public:
+  explicit ProductsByRule(Device& device) : device_(device), before_(device.deterministic()) {
+    device_.set_deterministic(true);
+  }
+  ~ProductsByRule() { device_.set_deterministic(before_); }
+  ProductsByRule(const ProductsByRule&) = delete;
+  ProductsByRule& operator=(const ProductsByRule&) = delete;
+
+ private:
+  Device& device_;
+  bool before_;
+};
+
+}  // namespace
+
 PowerSgdExchange::PowerSgdExchange(Communicator& communicator, const PowerSgdSettings& settings)
     : GradientExchange(communicator),
       settings_(settings),
@@ -105,6 +125,7 @@ void PowerSgdExchange::gradient_ready(Device& device, Parameter& parameter) {
   if (parameter.count() == 0) return;
   const std::size_t index = residuals_.ready(parameter);
   const Entry& entry = entries_[index];
+  const ProductsByRule by_rule(device);
   if (!dense_ && entry.factored) {
     const Tensor matrix = residuals_.residual(index).reshaped(parameter.gradient().shape);
     add(device, matrix, parameter.gradient());
@@ -116,6 +137,7 @@ void PowerSgdExchange::gradient_ready(Device& device, Parameter& parameter) {
 }
 
 void PowerSgdExchange::finish(Device& device) {
+  const ProductsByRule by_rule(device);
   residuals_.finish();
   sum_.finish(device);
   for (std::size_t index = 0; index < entries_.size(); ++index) {

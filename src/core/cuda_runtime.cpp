@@ -119,7 +119,10 @@ void* allocate_zeroed(std::size_t bytes) {
     return nullptr;
   }
   check(status);
-  check(cudaMemset(data, 0, bytes));
+  // Not in the default stream, which another thread (a virtual rank) must not use while this one records a graph, nor
+  // this one while another does.
+  check(cudaMemsetAsync(data, 0, bytes, cudaStreamPerThread));
+  check(cudaStreamSynchronize(cudaStreamPerThread));
   return data;
 }
 

@@ -51,8 +51,8 @@ class ChunkLoader {
     for (std::int64_t column = begin; column < end; column += kStaged) {
       const std::int64_t count = std::min(kStaged, end - column);
       kernels_.load_panel(staging_, 2 * width, data + column * element(), from_.dtype, columns_, tokens, count);
-      nm_dot_kernels().pair_tokens(reinterpret_cast<std::uint32_t*>(panel) + column * width, staging_,
-                                   static_cast<int>(width / 16), count);
+      nm_dot_gradient_kernels().pair_tokens(reinterpret_cast<std::uint32_t*>(panel) + column * width, staging_,
+                                            static_cast<int>(width / 16), count);
     }
   }
 
@@ -99,7 +99,8 @@ void nm_matmul_gradient(Device& device, const NmGradientArgs& args, const NmTarg
   float* dy_panel = x_panel + inputs * full;
   float* stages = dy_panel + outputs * full;
   const auto& kernels = nm_matmul_kernels(target.vectors);
-  const auto multiply = plan.bf16_dot ? nm_dot_kernels().gradient : nm_gradient_kernels(target.vectors).multiply;
+  const auto multiply =
+      plan.bf16_dot ? nm_dot_gradient_kernels().gradient : nm_gradient_kernels(target.vectors).multiply;
 
   for (std::int64_t token = 0; token < tokens; token += plan.chunk) {
     const std::int64_t count = std::min(plan.chunk, tokens - token);

@@ -20,7 +20,8 @@
 #include <cstddef>
 
 #include "core/parallel.h"
-#include "kernels/nm/nm_vectors.h"
+#include "kernels/nm/nm_dot_matmul.h"
+#include "kernels/nm/nm_views.h"
 
 namespace filigree {
 namespace {
@@ -48,43 +49,6 @@ void check(const NmMatmulArgs& args) {
           "nm_matmul: y must be fp32, or bf16 with bf16 operands");
   require(args.bias.empty() || (args.bias.dtype == DType::f32 && args.bias.count() == w.rows),
           "nm_matmul: bias must be fp32 with one entry an output");
-}
-
-NmStore store_of(const NmMatmulArgs& args) {
-  NmStore out;
-  out.y = args.y.data;
-  out.dtype = args.y.dtype;
-  out.row_stride = args.weight.rows;
-  out.bias = args.bias.empty() ? nullptr : args.bias.as<float>();
-  out.scale = args.scale;
-  out.accumulate = args.accumulate;
-  return out;
-}
-
-NmRows rows_of(const NmMatrix& matrix) {
-  NmRows rows;
-  rows.values = matrix.values.data;
-  rows.dtype = matrix.values.dtype;
-  rows.value_stride = kept_columns(matrix.columns, matrix.pattern);
-  rows.mask = static_cast<const std::uint8_t*>(matrix.mask.data);
-  rows.mask_stride = mask_bytes(matrix.columns);
-  rows.columns = matrix.columns;
-  rows.rows = matrix.rows;
-  return rows;
-}
-
-// Rows [row, row + rows), cut at the end of the matrix, and columns [column, column + columns), whole groups.
-NmRows block_of(const NmMatrix& matrix, std::int64_t row, std::int64_t rows, std::int64_t column,
-                std::int64_t columns) {
-  NmRows in = rows_of(matrix);
-  in.values =
-      static_cast<const std::byte*>(in.values) +
-      (row * in.value_stride + kept_columns(column, matrix.pattern)) * static_cast<std::int64_t>(size_of(in.dtype));
-  in.mask += row * in.mask_stride;
-  in.begin = column;
-  in.columns = columns;
-  in.rows = std::min(rows, matrix.rows - row);
-  return in;
 }
 
 void decode(Device& device, const NmMatmulArgs& args, const NmTarget& target) {
@@ -191,16 +155,14 @@ class Worker {
         kernels_(nm_matmul_kernels(target.vectors)),
         lanes_(nm_lanes(target.vectors)),
         full_(plan.vectors * lanes_) {
-    panel_bytes_ = full_ * (plan.bf16_dot ? args.weight.columns / 4 * 6 : args.weight.columns) * 4;
+    panel_bytes_ = full_ * args.weight.columns * 4;
     sum_bytes_ = full_ * plan.row_block * 4;
-    staging_bytes_ = plan.bf16_dot ? full_ * plan.column_block * 4 : 0;
   }
 
-  std::int64_t bytes() const { return panel_bytes_ + sum_bytes_ + staging_bytes_; }
+  std::int64_t bytes() const { return panel_bytes_ + sum_bytes_; }
   void use(std::byte* memory) {
     panel_ = reinterpret_cast<float*>(memory);
     sums_ = reinterpret_cast<float*>(memory + panel_bytes_);
-    staging_ = reinterpret_cast<float*>(memory + panel_bytes_ + sum_bytes_);
   }
 
   void run(std::int64_t token_begin, std::int64_t token_end, std::int64_t row_begin, std::int64_t row_end) {
@@ -218,15 +180,9 @@ class Worker {
 
   void load_panel() {
     const std::int64_t columns = args_.weight.columns;
-    const auto element = static_cast<std::int64_t>(size_of(args_.x.dtype));
-    const auto* x = static_cast<const std::byte*>(args_.x.data) + token_ * columns * element;
-    if (!plan_.bf16_dot) return kernels_.load_panel(panel_, width(), x, args_.x.dtype, columns, tokens_, columns);
-    auto* pairs = reinterpret_cast<std::uint32_t*>(panel_);
-    for (std::int64_t column = 0; column < columns; column += plan_.column_block) {
-      const std::int64_t count = std::min(plan_.column_block, columns - column);
-      kernels_.load_panel(staging_, width(), x + column * element, args_.x.dtype, columns, tokens_, count);
-      nm_dot_kernels().pair_columns(pairs + column / 4 * 6 * width(), staging_, width(), count);
-    }
+    const auto* x = static_cast<const std::byte*>(args_.x.data) +
+                    token_ * columns * static_cast<std::int64_t>(size_of(args_.x.dtype));
+    kernels_.load_panel(panel_, width(), x, args_.x.dtype, columns, tokens_, columns);
   }
 
   void multiply_rows(std::int64_t row, std::int64_t rows) {
@@ -234,20 +190,11 @@ class Worker {
     if (weight.columns == 0) std::fill_n(sums_, plan_.row_block * full_, 0.0f);
     for (std::int64_t column = 0; column < weight.columns; column += plan_.column_block) {
       const std::int64_t columns = std::min(plan_.column_block, weight.columns - column);
-      if (plan_.bf16_dot) {
-        const auto* pairs = reinterpret_cast<const std::uint32_t*>(panel_) + column / 4 * 6 * width();
-        nm_dot_kernels().multiply(sums_, block_of(weight, row, rows, column, columns), pairs, vectors_, column == 0);
-      } else {
-        const NmPackedRows packed = packed_.at(column, row / kNmRowGroup, (row + rows + kNmRowGroup - 1) / kNmRowGroup);
-        const std::int64_t next = column + columns < weight.columns ? column + columns : 0;
-        kernels_.multiply(sums_, packed, panel_ + column * width(), vectors_, column == 0, panel_ + next * width());
-      }
+      const NmPackedRows packed = packed_.at(column, row / kNmRowGroup, (row + rows + kNmRowGroup - 1) / kNmRowGroup);
+      const std::int64_t next = column + columns < weight.columns ? column + columns : 0;
+      kernels_.multiply(sums_, packed, panel_ + column * width(), vectors_, column == 0, panel_ + next * width());
     }
-    NmStore out = store_of(args_);
-    out.y = static_cast<std::byte*>(out.y) +
-            (token_ * out.row_stride + row) * static_cast<std::int64_t>(size_of(out.dtype));
-    if (out.bias) out.bias += row;
-    kernels_.store_rows(out, sums_, width(), tokens_, rows);
+    kernels_.store_rows(store_of(args_, token_, row), sums_, width(), tokens_, rows);
   }
 
   const NmMatmulArgs& args_;
@@ -256,11 +203,10 @@ class Worker {
   const NmMatmulKernels& kernels_;
   std::int64_t lanes_;
   std::int64_t full_;  // tokens of a full panel
-  std::int64_t panel_bytes_ = 0, sum_bytes_ = 0, staging_bytes_ = 0;
-  float* panel_ = nullptr;    // (columns, width) fp32, or pairs (columns / 4, 6, width)
-  float* sums_ = nullptr;     // (row_block, width)
-  float* staging_ = nullptr;  // (column_block, width): a panel on its way to pairs
-  std::int64_t token_ = 0;    // of the present panel
+  std::int64_t panel_bytes_ = 0, sum_bytes_ = 0;
+  float* panel_ = nullptr;  // (columns, width)
+  float* sums_ = nullptr;   // (row_block, width)
+  std::int64_t token_ = 0;  // of the present panel
   std::int64_t tokens_ = 0;
   int vectors_ = 0;
 };
@@ -284,16 +230,17 @@ void nm_matmul(Device& device, const NmMatmulArgs& args, const NmTarget& target)
   const NmMatmulPlan plan =
       plan_nm_matmul(tokens, rows, args.weight.pattern, args.x.dtype, target, cache_sizes(), device.threads());
   if (plan.decode) return decode(device, args, target);
+  if (plan.bf16_dot) return nm_dot_matmul(device, args);
 
   const std::int64_t lanes = nm_lanes(target.vectors);
   const std::int64_t items = plan.token_splits * plan.row_splits;
   Packed packed(args.weight, target, plan.column_block);
-  const std::int64_t packed_bytes = plan.bf16_dot ? 0 : packed.bytes();
+  const std::int64_t packed_bytes = packed.bytes();
   const std::int64_t bytes = Worker(args, target, plan, packed).bytes();
   auto* memory =
       static_cast<std::byte*>(device.scratch(Scratch::kernel, static_cast<std::size_t>(packed_bytes + items * bytes)));
   packed.use(memory);
-  if (!plan.bf16_dot) packed.pack();
+  packed.pack();
   const std::int64_t token_vectors = (tokens + lanes - 1) / lanes;
   const std::int64_t row_groups = (rows + kNmRowGroup - 1) / kNmRowGroup;
   parallel_for(items, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -41,17 +41,17 @@ NmMatmulPlan plan_nm_matmul(std::int64_t tokens, std::int64_t outputs, Pattern p
                             const NmTarget& target, const CacheSizes& caches, int threads) {
   NmMatmulPlan plan;
   plan.decode = tokens <= kNmStreamedTokens;
-  plan.bf16_dot = target.bf16_dot && dtype == DType::bf16 && pattern == Pattern{2, 4};
+  plan.bf16_dot = !plan.decode && target.bf16_dot && dtype == DType::bf16 && pattern == Pattern{2, 4};
   const std::int64_t lanes = nm_lanes(target.vectors);
-  if (plan.decode) return plan;
+  if (plan.decode || plan.bf16_dot) return plan;
 
   // 16 registers hold 3 x 4 sums, 32 hold 3 x 8. A panel of 64 inputs x 8 vectors is 32 KB and shares a 48 KB L1 with
   // the sums that stream past; where L1 is 32 KB (Zen 4) 6 vectors, 24 KB, take its place. Neither number changes a
   // result: every output is summed by itself, in an order that column_block alone decides.
   const bool wide = target.vectors == NmVectors::avx512;
   plan.vectors = !wide ? 4 : caches.l1 >= (48 << 10) ? 8 : 6;
-  // 32 inputs as six bf16 pairs a group of four are 24 or 18 KB. Narrow vectors: 128 inputs x 32 tokens, 16 KB.
-  plan.column_block = whole_groups(plan.bf16_dot ? 32 : wide ? 64 : 128, pattern);
+  // Narrow vectors: 128 inputs x 32 tokens, 16 KB.
+  plan.column_block = whole_groups(wide ? 64 : 128, pattern);
 
   // Threads split the tokens, in whole vectors, as long as every thread gets a full panel; then outputs as well, at the
   // price of transposing x once for each part.

@@ -26,7 +26,7 @@ inline constexpr std::int64_t kNmDecodeTokens = 4;
 
 struct NmMatmulPlan {
   bool decode = false;            // T is small: nothing below applies
-  bool bf16_dot = false;          // vdpbf16ps on pairs of inputs
+  bool bf16_dot = false;          // nm_dot_matmul.h: nothing below applies
   int vectors = 1;                // vectors of tokens in a full panel
   std::int64_t column_block = 0;  // inputs at once; depends on target and pattern alone, since sums depend on it
   std::int64_t row_block = 0;     // outputs at once, a multiple of kNmRowGroup

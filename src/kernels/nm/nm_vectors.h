@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -124,19 +125,38 @@ struct NmGradientKernels {
 };
 const NmGradientKernels& nm_gradient_kernels(NmVectors vectors);
 
+// AVX512_BF16: 2:4 weights of bf16, 64 rows and some groups of four columns, as nm_dot_forward.cpp multiplies them. For
+// each group and 16 rows 64 bytes of weight pairs, then as many that shuffle the group's inputs. Aligned to 64 bytes.
+inline constexpr std::int64_t kNmDotRows = 64;
+struct NmDotTile {
+  static constexpr std::int64_t kGroupBytes = kNmDotRows * 8;
+
+  std::byte* memory = nullptr;
+  std::byte* at(std::int64_t group, int vector) const { return memory + group * kGroupBytes + vector * 128; }
+};
+struct NmDotInputs {
+  const bf16* x = nullptr;  // (tokens, columns), rows `stride` apart
+  std::int64_t stride = 0;
+  std::int64_t tokens = 0;
+  std::int64_t columns = 0;  // whole groups
+  bool first = false;
+};
+struct NmDotForwardKernels {
+  // The tile of at most 64 rows; where there are fewer, zeros.
+  void (*spread)(const NmDotTile& tile, const NmRows& from);
+  // sums (tokens, 64) [+]= x times the tile.
+  void (*multiply)(float* sums, const NmDotTile& tile, const NmDotInputs& in);
+  void (*store)(const NmStore& out, const float* sums, std::int64_t tokens, std::int64_t rows);
+};
+const NmDotForwardKernels& nm_dot_forward_kernels();
+
 // AVX512_BF16. Pairs are two bf16 in 32 bits.
-struct NmDotKernels {
-  // pairs (columns / 4, 6, width): the six choices of two inputs of a group of four, from a panel of load_panel.
-  void (*pair_columns)(std::uint32_t* pairs, const float* panel, std::int64_t width, std::int64_t columns);
-  // sums (rows, width) [+]= 2:4 weights times pairs.
-  void (*multiply)(float* sums, const NmRows& weights, const std::uint32_t* pairs, int vectors, bool first);
+struct NmDotGradientKernels {
   // pairs (columns, 16 x vectors) of tokens t and t + 16, from a panel (columns, 32 x vectors).
   void (*pair_tokens)(std::uint32_t* pairs, const float* panel, int vectors, std::int64_t columns);
   void (*gradient)(const NmGradientBlock& block, int vectors);
 };
-const NmDotKernels& nm_dot_kernels();
-// The six pairs in the order of `pair_columns`.
-inline constexpr int kNmPairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
+const NmDotGradientKernels& nm_dot_gradient_kernels();
 
 // Decoding: y (tokens, rows) for at most kNmDecodeTokens tokens.
 struct NmDecodeArgs {

@@ -159,6 +159,7 @@ TEST_F(SelectionCuda, UpdatesWithTheProcessorsBits) {
               host.push_back(random_tensor(cpu(), half ? dtype : DType::f32, {array == 7 ? sent : count}, array, 0.1));
               if (array == 3)
                 for (std::int64_t i = 0; i < count; ++i) host[3].view().as<float>()[i] *= host[3].view().as<float>()[i];
+              if (array == 6) convert(cpu(), host[6], host[0]);  // values are their masters, rounded
               device.push_back(on_gpu(host.back()));
             }
             const auto args = [&](const std::vector<OwnedTensor>& arrays, const Selection& selection) {

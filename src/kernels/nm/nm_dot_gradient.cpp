@@ -1,11 +1,6 @@
-// Products in bf16 with AVX512_BF16: vdpbf16ps multiplies two pairs and adds them to an fp32 sum in each lane. Called
-// only where the processor has it.
-//
-// Forward: a 2:4 group keeps one of six pairs of its four columns. All six are stored side by side for every token
-// (three times the bytes of x), so that a group costs one instruction with a broadcast pair of weights and one memory
-// operand: half of dense's instructions. With 8 vectors of tokens and 8 groups a block, 64 products stand beside 16
-// loads and 8 stores of sums and weights: at one load a cycle (Zen 4) 80 cycles where dense needs 128, a bound of 1.6.
-// Gradient: pairs are of tokens, which both operands have in the same order; as in fp32 otherwise.
+// The weight gradient in bf16 with AVX512_BF16: vdpbf16ps multiplies two pairs and adds them to an fp32 sum in each
+// lane. Called only where the processor has it and it is fast (nm_target.h). Pairs are of tokens, which both operands
+// have in the same order; as in fp32 otherwise (nm_gradient_vectors.cpp).
 #include <immintrin.h>
 
 #include "hwy/base.h"
@@ -31,52 +26,6 @@ inline __m512bh as_pairs(__m512i bits) {
 }
 inline __m512bh load_pairs(const std::uint32_t* from) {
   return as_pairs(_mm512_load_si512(from));
-}
-
-void pair_columns(std::uint32_t* pairs, const float* panel, std::int64_t width, std::int64_t columns) {
-  for (std::int64_t group = 0; group < columns / 4; ++group)
-    for (std::int64_t token = 0; token < width; token += kLanes) {
-      const float* from = panel + group * 4 * width + token;
-      std::uint32_t* to = pairs + group * 6 * width + token;
-      for (int p = 0; p < 6; ++p)
-        _mm512_store_si512(to + p * width, pair_of(_mm512_load_ps(from + kNmPairs[p][0] * width),
-                                                   _mm512_load_ps(from + kNmPairs[p][1] * width)));
-    }
-}
-
-template <int kVectors>
-void multiply_rows(float* sums, const NmRows& weights, const std::uint32_t* pairs, bool first) {
-  constexpr std::int64_t kWidth = kVectors * kLanes;
-  // Which pair a group's four mask bits name; bits that keep other than two do not occur.
-  static constexpr std::uint8_t kPairOf[16] = {0, 0, 0, 0, 0, 1, 3, 0, 0, 2, 4, 0, 5, 0, 0, 0};
-  for (std::int64_t row = 0; row < weights.rows; ++row) {
-    const auto* value = static_cast<const bf16*>(weights.values) + row * weights.value_stride;
-    __builtin_prefetch(value + 4 * weights.value_stride);
-    float* sum_at = sums + row * kWidth;
-    __m512 sum[kVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sum_at + v * kLanes);
-    std::uint64_t bits =
-        load_mask_bits(weights.mask + row * weights.mask_stride, weights.begin, static_cast<int>(weights.columns));
-    const std::uint32_t* group = pairs;
-    for (std::int64_t column = 0; column < weights.columns; column += 4, group += 6 * kWidth, value += 2, bits >>= 4) {
-      std::int32_t weight;
-      std::memcpy(&weight, value, sizeof weight);
-      const __m512bh w = as_pairs(_mm512_set1_epi32(weight));
-      const std::uint32_t* x = group + kPairOf[bits & 15] * kWidth;
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[v] = _mm512_dpbf16_ps(sum[v], w, load_pairs(x + v * kLanes));
-    }
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(sum_at + v * kLanes, sum[v]);
-  }
-}
-
-template <int kVectors = 8>
-void multiply(float* sums, const NmRows& weights, const std::uint32_t* pairs, int vectors, bool first) {
-  if constexpr (kVectors > 1)
-    if (vectors != kVectors) return multiply<kVectors - 1>(sums, weights, pairs, vectors, first);
-  multiply_rows<kVectors>(sums, weights, pairs, first);
 }
 
 void pair_tokens(std::uint32_t* pairs, const float* panel, int vectors, std::int64_t columns) {
@@ -151,8 +100,8 @@ void gradient(const NmGradientBlock& block, int vectors) {
 
 }  // namespace
 
-const NmDotKernels& nm_dot_kernels() {
-  static constexpr NmDotKernels kernels = {pair_columns, multiply<>, pair_tokens, gradient<>};
+const NmDotGradientKernels& nm_dot_gradient_kernels() {
+  static constexpr NmDotGradientKernels kernels = {pair_tokens, gradient<>};
   return kernels;
 }
 

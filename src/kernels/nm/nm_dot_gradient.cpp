@@ -9,16 +9,16 @@
 // By attribute, not by compiler flag: inline functions of the headers above must stay what any processor can run.
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,popcnt,bmi,bmi2,fma,avx2")
 
+#include "kernels/nm/nm_transpose-inl.h"
+
 namespace filigree {
 namespace {
 
 constexpr int kLanes = 16;
 
-// The bf16 of `low` and `high`, exact for widened bf16, as low and high half.
-inline __m512i pair_of(__m512 low, __m512 high) {
-  const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-  return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(low), 16),
-                         _mm512_and_si512(_mm512_castps_si512(high), high_half));
+// `low` and `high` (16 bf16) as low and high halves of words.
+inline __m512i pair_of(__m256i low, __m256i high) {
+  return _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
 }
 
 inline __m512bh as_pairs(__m512i bits) {
@@ -28,9 +28,32 @@ inline __m512bh load_pairs(const std::uint32_t* from) {
   return as_pairs(_mm512_load_si512(from));
 }
 
-void pair_tokens(std::uint32_t* pairs, const float* panel, int vectors, std::int64_t columns) {
-  for (std::int64_t i = 0; i < columns * vectors; ++i, panel += 2 * kLanes, pairs += kLanes)
-    _mm512_store_si512(pairs, pair_of(_mm512_load_ps(panel), _mm512_load_ps(panel + kLanes)));
+void load_pairs(std::uint32_t* pairs, std::int64_t width, const bf16* x, std::int64_t stride, std::int64_t tokens,
+                std::int64_t columns) {
+  constexpr int kColumns = 2 * kLanes;  // a line of each row, which is used up at once
+  for (std::int64_t column = 0; column < columns; column += kColumns) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kColumns, columns - column));
+    const auto valid = static_cast<__mmask32>((std::uint64_t{1} << count) - 1);
+    for (std::int64_t token = 0; token < 2 * width; token += 2 * kLanes) {
+      const auto load = [&](std::int64_t at) {
+        if (at >= tokens) return _mm512_setzero_si512();
+        const bf16* from = x + at * stride + column;
+        __builtin_prefetch(from + kColumns, 0, 2);  // for the columns on the right, when all tokens have passed
+        return _mm512_maskz_loadu_epi16(valid, from);
+      };
+      __m512i left[kLanes], right[kLanes];
+      for (int i = 0; i < kLanes; ++i) {
+        const __m512i low = load(token + i), high = load(token + kLanes + i);
+        left[i] = pair_of(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high));
+        right[i] = pair_of(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1));
+      }
+      transpose(left);
+      transpose(right);
+      std::uint32_t* to = pairs + column * width + token / 2;
+      for (int c = 0; c < std::min(kLanes, count); ++c) _mm512_store_si512(to + c * width, left[c]);
+      for (int c = kLanes; c < count; ++c) _mm512_store_si512(to + c * width, right[c - kLanes]);
+    }
+  }
 }
 
 // Block b of the result holds, for each of the four sums, the sum of lanes 4 b to 4 b + 3.
@@ -101,7 +124,7 @@ void gradient(const NmGradientBlock& block, int vectors) {
 }  // namespace
 
 const NmDotGradientKernels& nm_dot_gradient_kernels() {
-  static constexpr NmDotGradientKernels kernels = {pair_tokens, gradient<>};
+  static constexpr NmDotGradientKernels kernels = {load_pairs, gradient<>};
   return kernels;
 }
 

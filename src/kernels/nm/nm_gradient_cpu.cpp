@@ -34,39 +34,20 @@ void check(const NmGradientArgs& args, std::int64_t inputs, std::int64_t outputs
           "nm_matmul_gradient: x and dy must both be fp32 or both bf16");
 }
 
-// Transposes tokens of `from` (tokens, columns) into panels for the kernels: fp32, or pairs of bf16 tokens.
-class ChunkLoader {
- public:
-  ChunkLoader(const NmMatmulKernels& kernels, const Tensor& from, bool pairs, float* staging)
-      : kernels_(kernels), from_(from), columns_(from.shape[1]), pairs_(pairs), staging_(staging) {}
-
-  void load(float* panel, std::int64_t width, std::int64_t token, std::int64_t tokens, std::int64_t begin,
-            std::int64_t end) const {
-    const auto* data = static_cast<const std::byte*>(from_.data) + token * columns_ * element();
-    if (!pairs_) {
-      kernels_.load_panel(panel + begin * width, width, data + begin * element(), from_.dtype, columns_, tokens,
-                          end - begin);
-      return;
-    }
-    for (std::int64_t column = begin; column < end; column += kStaged) {
-      const std::int64_t count = std::min(kStaged, end - column);
-      kernels_.load_panel(staging_, 2 * width, data + column * element(), from_.dtype, columns_, tokens, count);
-      nm_dot_gradient_kernels().pair_tokens(reinterpret_cast<std::uint32_t*>(panel) + column * width, staging_,
-                                            static_cast<int>(width / 16), count);
-    }
-  }
-
-  static constexpr std::int64_t kStaged = 16;  // columns at once: 32 KB of a full chunk
-
- private:
-  std::int64_t element() const { return static_cast<std::int64_t>(size_of(from_.dtype)); }
-
-  const NmMatmulKernels& kernels_;
-  const Tensor& from_;
-  std::int64_t columns_;
-  bool pairs_;
-  float* staging_;
-};
+// Columns [begin, end) of `from` (tokens, columns), `tokens` from `token` on, transposed into a panel (columns, width)
+// for the kernels: fp32, or pairs of bf16 tokens.
+void load_chunk(const NmMatmulKernels& kernels, bool pairs, float* panel, std::int64_t width, const Tensor& from,
+                std::int64_t token, std::int64_t tokens, std::int64_t begin, std::int64_t end) {
+  const std::int64_t columns = from.shape[1];
+  const auto* data = static_cast<const std::byte*>(from.data) +
+                     (token * columns + begin) * static_cast<std::int64_t>(size_of(from.dtype));
+  float* to = panel + begin * width;
+  if (pairs)
+    nm_dot_gradient_kernels().load_pairs(reinterpret_cast<std::uint32_t*>(to), width,
+                                         reinterpret_cast<const bf16*>(data), columns, tokens, end - begin);
+  else
+    kernels.load_panel(to, width, data, from.dtype, columns, tokens, end - begin);
+}
 
 }  // namespace
 
@@ -93,11 +74,9 @@ void nm_matmul_gradient(Device& device, const NmGradientArgs& args, const NmTarg
   const std::int64_t full = plan.vectors * lanes;  // of fp32 or pairs
   const std::int64_t per_lane = plan.chunk / full;
   const int items = plan.row_splits * plan.column_splits;
-  const std::int64_t staging = plan.bf16_dot ? ChunkLoader::kStaged * 2 * full : 0;
-  auto* x_panel = static_cast<float*>(device.scratch(
-      Scratch::kernel, static_cast<std::size_t>((inputs + outputs) * full + device.threads() * staging) * 4));
+  auto* x_panel =
+      static_cast<float*>(device.scratch(Scratch::kernel, static_cast<std::size_t>((inputs + outputs) * full) * 4));
   float* dy_panel = x_panel + inputs * full;
-  float* stages = dy_panel + outputs * full;
   const auto& kernels = nm_matmul_kernels(target.vectors);
   const auto multiply =
       plan.bf16_dot ? nm_dot_gradient_kernels().gradient : nm_gradient_kernels(target.vectors).multiply;
@@ -109,8 +88,7 @@ void nm_matmul_gradient(Device& device, const NmGradientArgs& args, const NmTarg
     const std::int64_t width = vectors * lanes;
     const auto load_all = [&](const Tensor& from, float* panel) {
       parallel_for(from.shape[1], 64, [&](std::int64_t begin, std::int64_t end) {
-        ChunkLoader(kernels, from, plan.bf16_dot, stages + omp_get_thread_num() * staging)
-            .load(panel, width, token, count, begin, end);
+        load_chunk(kernels, plan.bf16_dot, panel, width, from, token, count, begin, end);
       });
     };
     load_all(args.x, x_panel);

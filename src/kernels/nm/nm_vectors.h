@@ -152,8 +152,10 @@ const NmDotForwardKernels& nm_dot_forward_kernels();
 
 // AVX512_BF16. Pairs are two bf16 in 32 bits.
 struct NmDotGradientKernels {
-  // pairs (columns, 16 x vectors) of tokens t and t + 16, from a panel (columns, 32 x vectors).
-  void (*pair_tokens)(std::uint32_t* pairs, const float* panel, int vectors, std::int64_t columns);
+  // pairs (columns, width) = transpose of x (tokens, columns), its rows `stride` apart: of each 32 tokens 16 words of
+  // tokens t and t + 16. width is a multiple of 16; places of tokens beyond `tokens` become 0.
+  void (*load_pairs)(std::uint32_t* pairs, std::int64_t width, const bf16* x, std::int64_t stride, std::int64_t tokens,
+                     std::int64_t columns);
   void (*gradient)(const NmGradientBlock& block, int vectors);
 };
 const NmDotGradientKernels& nm_dot_gradient_kernels();

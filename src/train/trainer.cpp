@@ -67,6 +67,7 @@ void Trainer::change_phase(std::int64_t step) {
     changed = true;
   }
   if (!changed) return;
+  reported_ = ranks_.traffic();  // sharded state has come together: no part of a step
   runner_.forget();
   if (exchange_) exchange_->attach(*device_, model_->parameters_as_they_get_ready());
   write_summary();
@@ -195,19 +196,16 @@ bool Trainer::should_stop() const {
 void Trainer::update(std::int64_t step, double norm) {
   const std::vector<Parameter*> parameters = model_->parameters();
   const double clip = config_.train.clip > 0.0 && norm > config_.train.clip ? config_.train.clip / norm : 1.0;
-  const std::vector<AdamWArgs> updates =
+  const std::vector<ParameterUpdate> updates =
       adamw_updates(parameters, config_.train, {.lr = learning_rate(config_.train, step), .t = step + 1},
                     {.lr = adapter_learning_rate(config_, adapter_start_, step),
                      .t = std::max<std::int64_t>(step - adapter_start_ + 1, 1)},
                     clip);
-  if (exchange_) {
-    std::vector<ParameterUpdate> exchanged;
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      exchanged.push_back({.parameter = parameters[i], .args = updates[i]});
-    exchange_->update(*device_, exchanged);
-  } else {
+  if (exchange_)
+    exchange_->update(*device_, updates);
+  else
     adamw(*device_, updates);
-  }
+  if (sharding_) gather_values(*device_, ranks_, parameters);
   model_->refresh(*device_);
 }
 
@@ -288,7 +286,10 @@ void Trainer::save_checkpoint(std::int64_t step) {
     if (exchange_) save_exchange(*exchange_, ranks_, *device_, into);
     reported_ = ranks_.traffic();
   };
-  if (!ranks_.is_first()) return save_exchange_into({});
+  if (!ranks_.is_first()) {
+    give_to_checkpoint(*device_, *model_);
+    return save_exchange_into({});
+  }
   // First, so that no checkpoint is ahead of them after a power cut.
   log_->flush_to_disk();
   CheckpointState state{.step = step,

@@ -90,6 +90,20 @@ TEST_F(Ranks, TrainAndGoOnInOtherNumbers) {
   EXPECT_EQ(count(read_all(path("run/metrics.jsonl")), "\n"), 8);
 }
 
+// Over MPI: the sums are taken otherwise than without.
+TEST_F(Ranks, ShareTheOptimizersStateAndGoOnInOtherNumbers) {
+  const std::vector<std::string> shared = {"--set", "distributed.zero=1", "--set", "run.precision=bf16"};
+  ASSERT_EQ(train(4, shared).code, 0);
+  std::vector<std::string> more = shared;
+  more.insert(more.end(), {"--resume", "--set", "train.steps=8"});
+  Ended ended = train(2, more);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  more.insert(more.end(), {"--set", "train.steps=10", "--set", "distributed.zero=0"});
+  ended = train(1, more);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(count(read_all(path("run/metrics.jsonl")), "\n"), 10);
+}
+
 TEST_F(Ranks, SayAMistakeOnce) {
   Ended ended = train(2, {"--set", "train.batch_tokens=144"});
   EXPECT_EQ(ended.code, 2);

@@ -36,7 +36,8 @@ class Declare final : public CheckpointSink {
 // Second pass: the bytes, from a GPU by way of host memory.
 class Write final : public CheckpointSink {
  public:
-  Write(Device& device, CheckpointWriter& writer) : device_(device), writer_(writer) {}
+  Write(Device& device, CheckpointWriter& writer, const std::function<void()>& progress)
+      : device_(device), writer_(writer), progress_(progress) {}
   void put(File file, const std::string& name, const Tensor& tensor) override {
     Tensor host = tensor;
     if (device_.is_cuda()) {
@@ -45,6 +46,7 @@ class Write final : public CheckpointSink {
       device_.copy_to_host(host.data, tensor);
     }
     writer_.write(file, name, host);
+    if (progress_) progress_();
   }
   void put_state(const Parameter& parameter, const std::string& name, const Tensor& state) override {
     put(File::optimizer, name, parameter.whole(device_, state));
@@ -53,6 +55,7 @@ class Write final : public CheckpointSink {
  private:
   Device& device_;
   CheckpointWriter& writer_;
+  const std::function<void()>& progress_;
   std::vector<std::byte> staged_;
 };
 
@@ -185,14 +188,14 @@ void CheckpointWriter::finish(const CheckpointState& state, const std::string& c
 
 void write_checkpoint(const fs::path& folder, Device& device, const Transformer& model,
                       const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer,
-                      const std::function<void(const fs::path&)>& more) {
+                      const CheckpointHooks& hooks) {
   fs::create_directories(folder.parent_path());
   CheckpointWriter writer(folder);
   Declare declare(writer);
   model.save(declare);
-  Write write(device, writer);
+  Write write(device, writer, hooks.progress);
   model.save(write);
-  if (more) more(writer.folder());
+  if (hooks.more) hooks.more(writer.folder());
   writer.finish(state, config_toml, tokenizer);
 }
 

@@ -145,6 +145,7 @@ double Trainer::run_batches(std::int64_t step, std::int64_t targets) {
   const GradientReady announce = [&](Parameter& parameter) { exchange_->gradient_ready(*device_, parameter); };
   double loss = 0.0;
   for (std::int64_t first = 0; first < own_sequences_; first += activations_->batch()) {
+    ranks_.progress();
     const bool last = first + activations_->batch() == own_sequences_;
     if (last && exchange_) exchange_->begin_step(*device_, {.step = step, .steps = config_.train.steps});
     const bool beside = last && exchange_ && config_.distributed.overlap;
@@ -261,6 +262,7 @@ void Trainer::evaluate(std::int64_t step) {
     log_->append(row);
     console_.evaluation(row);
   };
+  const auto progress = [this](std::int64_t, std::int64_t) { ranks_.progress(); };
   if (val_view_) {
     const Perplexity result = perplexity(*device_, *model_, *activations_, *val_view_,
                                          {.batch = activations_->batch(),
@@ -268,7 +270,8 @@ void Trainer::evaluate(std::int64_t step) {
                                           .bytes_per_token = data_.val_bytes_per_token,
                                           .part = ranks_.rank(),
                                           .parts = ranks_.size(),
-                                          .sum = [this](double value) { return ranks_.sum(value); }});
+                                          .sum = [this](double value) { return ranks_.sum(value); },
+                                          .progress = progress});
     EvalMetrics row{
         .step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
     if (std::isfinite(result.bits_per_byte)) row.values.emplace_back("bits_per_byte", result.bits_per_byte);
@@ -276,7 +279,7 @@ void Trainer::evaluate(std::int64_t step) {
   }
   // Each rank scores all of them: none waits for another longer than a step takes.
   if (!tasks_.empty())
-    for (const TaskResult& result : score_tasks(*device_, *model_, *activations_, *data_.tokenizer, tasks_))
+    for (const TaskResult& result : score_tasks(*device_, *model_, *activations_, *data_.tokenizer, tasks_, progress))
       add(evaluation_row(result, step));
   if (ranks_.is_first()) log_->weights(step, *device_, *model_);
 }
@@ -305,7 +308,8 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .data = fingerprints()};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
   write_checkpoint(checkpoint_path(run_, step), *device_, *model_, state, write_config(config_),
-                   data_.tokenizer ? data_.tokenizer->serialize() : "", save_exchange_into);
+                   data_.tokenizer ? data_.tokenizer->serialize() : "",
+                   {.more = save_exchange_into, .progress = [this] { ranks_.progress(); }});
   remove_old_checkpoints(run_, config_.checkpoint.keep);
 }
 

@@ -124,5 +124,47 @@ TEST(Ranks, DivergenceIsSaidOnceAndKeepsTheLastCheckpoint) {
   EXPECT_NO_THROW(CheckpointReader{*newest_checkpoint(run)});
 }
 
+// Counts what the trainer says it has done.
+class Counting final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string_view name() const override { return "counting"; }
+  using Communicator::all_gather;
+  std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
+  void give_up() noexcept override {}
+  void progress() noexcept override { ++count; }
+  int count = 0;
+
+ protected:
+  std::uint64_t start_all_reduce(Device&, std::span<const Tensor>) override { return 0; }
+  std::uint64_t start_reduce_scatter(Device&, const Tensor&, const Tensor&) override { return 0; }
+  std::uint64_t start_all_gather(Device&, const Tensor&, const Tensor&) override { return 0; }
+  std::uint64_t start_broadcast(Device&, const Tensor&, int) override { return 0; }
+  void wait(Device&, std::uint64_t) override {}
+};
+
+// So that nobody takes a rank that does any of this for one that hangs.
+TEST(Ranks, MicroBatchesEvaluationsAndCheckpointsAreProgress) {
+  const testing::TemporaryFolder folder;
+  int runs = 0;
+  const auto progress = [&](const std::vector<std::string>& keys) {
+    Counting ranks;
+    std::ostringstream out;
+    Console console(out, false);
+    Trainer trainer(tiny_run_config(folder.path(), keys),
+                    {.run = folder.path() / std::to_string(runs++), .ranks = &ranks}, console);
+    trainer.run();
+    return ranks.count;
+  };
+  const std::string last = "checkpoint.every=8";
+  const int evaluated_once = progress({"eval.every=8", last});  // 256 tokens in batches of 4 x 32
+  EXPECT_EQ(progress({"eval.every=8", "train.micro_batch=1", "eval.tokens=128", last}), evaluated_once + 6 * 8 + 2);
+  EXPECT_EQ(progress({"eval.every=4", last}), evaluated_once + 2);
+  const int twice = progress({"eval.every=8", "checkpoint.every=4"}) - evaluated_once;
+  EXPECT_EQ(progress({"eval.every=8", "checkpoint.every=2"}), evaluated_once + 3 * twice);
+  EXPECT_GT(twice, 60) << "the arrays of a model";
+}
+
 }  // namespace
 }  // namespace filigree

@@ -40,8 +40,7 @@ bool has_sparse_layers(const Transformer& model) {
 std::vector<TensorSize> sizes_of(Transformer& model) {
   std::vector<TensorSize> sizes;
   for (const Parameter* parameter : model.parameters()) {
-    TensorSize size{
-        .name = parameter->name(), .count = parameter->count(), .shared = parameter->shard().rest_begin};
+    TensorSize size{.name = parameter->name(), .count = parameter->count(), .shared = parameter->shard().rest_begin};
     if (const Shape& shape = parameter->options().shape; shape.rank() == 2 && !size.name.ends_with(".weight.values")) {
       size.rows = shape[0];
       size.columns = shape[1];

@@ -26,9 +26,9 @@ class DenseExchange final : public GradientExchange {
  private:
   // Where a parameter's gradient, or the shared or the common part of it, travels.
   struct Piece {
-    Tensor gradient;              // flat
-    Tensor staged;                // as long; empty: in place
-    std::int64_t begin, count;    // what comes back: all, or of a shared part this rank's own
+    Tensor gradient;            // flat
+    Tensor staged;              // as long; empty: in place
+    std::int64_t begin, count;  // what comes back: all, or of a shared part this rank's own
   };
   struct Passenger {
     Parameter* parameter;

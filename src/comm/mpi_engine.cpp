@@ -239,8 +239,7 @@ class MpiEngine::Thread {
       else
         vigil_->heard(status.MPI_SOURCE);
       if (status.MPI_TAG == kLost || status.MPI_TAG == kGivenUp) lose(message.about, false);
-      if (status.MPI_TAG == kStuck)
-        vigil_->lose(vigil_->idleness(message.about), vigil_->tells_of(message.about));
+      if (status.MPI_TAG == kStuck) vigil_->lose(vigil_->idleness(message.about), vigil_->tells_of(message.about));
     }
   }
 

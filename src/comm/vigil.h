@@ -13,8 +13,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -45,9 +45,7 @@ class Vigil {
   // From the main thread.
   void entered() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
   void progress() noexcept { work_.fetch_add(1, std::memory_order_relaxed); }
-  Report own() const {
-    return {calls_.load(std::memory_order_relaxed), work_.load(std::memory_order_relaxed)};
-  }
+  Report own() const { return {calls_.load(std::memory_order_relaxed), work_.load(std::memory_order_relaxed)}; }
   void heard(int rank, const Report& report);
   // The rank for which the others have waited in vain for the timeout. Asked all the time, by the first rank.
   std::optional<int> stuck();

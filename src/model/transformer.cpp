@@ -94,13 +94,12 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
       device.copy_from_host(rotary_table_, angles.data());
     }
   } else {
-    positions_ = std::make_unique<Parameter>(
-        device,
-        ParameterOptions{.name = "embedding.positions",
-                         .shape = {model.context, model.width},
-                         .dtype = config.run.precision,
-                         .sharding = sharding},
-        mode);
+    positions_ = std::make_unique<Parameter>(device,
+                                             ParameterOptions{.name = "embedding.positions",
+                                                              .shape = {model.context, model.width},
+                                                              .dtype = config.run.precision,
+                                                              .sharding = sharding},
+                                             mode);
   }
   const LinearFactory factory = [&](const std::string& name, std::int64_t inputs, std::int64_t outputs, bool bias) {
     return make_linear(device, name, inputs, outputs, bias);

@@ -29,18 +29,18 @@ std::vector<ParameterUpdate> adamw_updates(const std::vector<Parameter*>& parame
       updates.push_back(
           {.parameter = parameter,
            .begin = range.begin,
-           .args = {.values = values,
-                    .master = parameter->has_master() ? parameter->master().as<float>() + range.offset
-                                                      : values.as<float>(),
-                    .gradient = parameter->gradient().as<float>() + range.begin,
-                    .m = parameter->m().as<float>() + range.offset,
-                    .v = parameter->v().as<float>() + range.offset,
-                    .count = range.count,
-                    .step = parameter->options().adapter ? adapter_state : base_state,
-                    .beta1 = static_cast<float>(train.beta1),
-                    .beta2 = static_cast<float>(train.beta2),
-                    .epsilon = static_cast<float>(train.eps),
-                    .decay = parameter->options().decay ? static_cast<float>(train.weight_decay) : 0.0f}});
+           .args = {
+               .values = values,
+               .master = parameter->has_master() ? parameter->master().as<float>() + range.offset : values.as<float>(),
+               .gradient = parameter->gradient().as<float>() + range.begin,
+               .m = parameter->m().as<float>() + range.offset,
+               .v = parameter->v().as<float>() + range.offset,
+               .count = range.count,
+               .step = parameter->options().adapter ? adapter_state : base_state,
+               .beta1 = static_cast<float>(train.beta1),
+               .beta2 = static_cast<float>(train.beta2),
+               .epsilon = static_cast<float>(train.eps),
+               .decay = parameter->options().decay ? static_cast<float>(train.weight_decay) : 0.0f}});
     }
   return updates;
 }

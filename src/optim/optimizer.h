@@ -18,8 +18,8 @@ struct GroupStep {
   std::int64_t t = 1;
 };
 
-// The updates of what this rank keeps of each parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight decay reaches the
-// parameters that ask for it (ParameterOptions::decay).
+// The updates of what this rank keeps of each parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight
+// decay reaches the parameters that ask for it (ParameterOptions::decay).
 std::vector<ParameterUpdate> adamw_updates(const std::vector<Parameter*>& parameters, const TrainConfig& train,
                                            GroupStep base, GroupStep adapters, double clip);
 // Makes them.

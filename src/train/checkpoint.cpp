@@ -186,9 +186,8 @@ void CheckpointWriter::finish(const CheckpointState& state, const std::string& c
   target_.commit();
 }
 
-void write_checkpoint(const fs::path& folder, Device& device, const Transformer& model,
-                      const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer,
-                      const CheckpointHooks& hooks) {
+void write_checkpoint(const fs::path& folder, Device& device, const Transformer& model, const CheckpointState& state,
+                      const std::string& config_toml, const std::string& tokenizer, const CheckpointHooks& hooks) {
   fs::create_directories(folder.parent_path());
   CheckpointWriter writer(folder);
   Declare declare(writer);

@@ -100,7 +100,8 @@ double sparse_layers_ratio(const Transformer& model) {
 ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch) {
   ModelSummary summary;
   fill_layers(summary, device, model);
-  const Plan dense(dense_config(model.config()), mode, activation_batch, model.sharding() ? model.sharding()->ranks() : 1);
+  const Plan dense(dense_config(model.config()), mode, activation_batch,
+                   model.sharding() ? model.sharding()->ranks() : 1);
   summary.dense_parameters = parameters_of(dense.model);
   fill_memory(summary, device.memory(), dense);
   summary.sparse_layers_ratio = sparse_layers_ratio(model);
@@ -120,7 +121,8 @@ ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activati
 ModelSummary checkpoint_summary(const Config& config, const CheckpointReader& checkpoint, Mode mode,
                                 std::int64_t activation_batch) {
   const CheckpointState& state = checkpoint.state();
-  const Plan plan(config, mode, activation_batch, sharing_ranks(config), {.dense = state.dense_phase, .adapters = state.adapters});
+  const Plan plan(config, mode, activation_batch, sharing_ranks(config),
+                  {.dense = state.dense_phase, .adapters = state.adapters});
   ModelSummary summary = summarize(*plan.device, plan.model, mode, activation_batch);
   if (summary.dense_steps > 0) summary.dense_steps = state.sparse_start;
   const std::map<std::string, PlanEntry> plans = checkpoint.plans();

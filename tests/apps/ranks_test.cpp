@@ -166,7 +166,8 @@ TEST_P(LostRank, ThatIsKilledStopsAll) {
   expect_resumable(ranks);
 }
 
-// Holds the main thread of another process, from its construction to that process' end. The process' other threads run on.
+// Holds the main thread of another process, from its construction to that process' end. The process' other threads run
+// on.
 class HeldThread {
  public:
   explicit HeldThread(pid_t process)
@@ -175,8 +176,8 @@ class HeldThread {
           const bool held = ::ptrace(PTRACE_SEIZE, process, nullptr, nullptr) == 0 &&
                             ::ptrace(PTRACE_INTERRUPT, process, nullptr, nullptr) == 0;
           held_.set_value(held);
-          for (int status = 0; held && ::waitpid(process, &status, __WALL) == process && !WIFEXITED(status) &&
-                               !WIFSIGNALED(status);) {
+          for (int status = 0;
+               held && ::waitpid(process, &status, __WALL) == process && !WIFEXITED(status) && !WIFSIGNALED(status);) {
           }
         }) {}
   ~HeldThread() { thread_.join(); }

@@ -57,8 +57,7 @@ TEST(StateSharding, AParameterKeepsItsPartsAndGivesTheWhole) {
     for (int rank = 0; rank < kRanks; ++rank) {
       shardings.push_back(std::make_unique<TestSharding>(rank, kRanks));
       ranks.push_back(std::make_unique<Parameter>(
-          *device,
-          ParameterOptions{.name = "w", .shape = shape, .dtype = dtype, .sharding = shardings.back().get()},
+          *device, ParameterOptions{.name = "w", .shape = shape, .dtype = dtype, .sharding = shardings.back().get()},
           Mode::training));
       Parameter& own = *ranks.back();
       EXPECT_EQ(own.m().count(), 192 + 75);

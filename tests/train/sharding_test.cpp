@@ -31,10 +31,10 @@ void expect_equal_checkpoints(const fs::path& a, const fs::path& b, std::int64_t
 void expect_equal_runs(int ranks, const Keys& keys, std::int64_t steps = 8) {
   const testing::TemporaryFolder folder;
   for (const char* zero : {"0", "1"})
-    ASSERT_EQ(train_ranks(ranks,
-                          tiny_run_config(folder.path(),
-                                          with({"train.clip=0", std::string("distributed.zero=") + zero}, keys)),
-                          folder.path() / zero),
+    ASSERT_EQ(train_ranks(
+                  ranks,
+                  tiny_run_config(folder.path(), with({"train.clip=0", std::string("distributed.zero=") + zero}, keys)),
+                  folder.path() / zero),
               TrainOutcome::finished);
   expect_equal_checkpoints(folder.path() / "0", folder.path() / "1", steps);
   const auto whole = read_step_metrics(folder.path() / "0" / "metrics.jsonl");
@@ -61,7 +61,8 @@ TEST_P(ShardedMethods, EqualsWholeStateBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(All, ShardedMethods,
                          ::testing::Values(Case{"dense", "fp32", 2}, Case{"dense", "bf16", 4}, Case{"slope", "fp32", 4},
-                                           Case{"slope", "bf16", 2}, Case{"block", "fp32", 2}, Case{"block", "bf16", 4}),
+                                           Case{"slope", "bf16", 2}, Case{"block", "fp32", 2},
+                                           Case{"block", "bf16", 4}),
                          [](const auto& test) {
                            return std::string(test.param.method) + "_" + test.param.precision + "_" +
                                   std::to_string(test.param.ranks);
@@ -86,8 +87,8 @@ TEST(Sharding, EqualsWholeStateWithEachWire) {
 
 TEST(Sharding, EqualsWholeStateWithOtherExchanges) {
   for (const char* exchange : {"topk", "randomk", "powersgd"})
-    expect_equal_runs(2, {"train.micro_batch=2", "weights.method=dense", "gradients.density=0.3", "gradients.start=0.25",
-                          "gradients.warmup=2", std::string("gradients.exchange=") + exchange});
+    expect_equal_runs(2, {"train.micro_batch=2", "weights.method=dense", "gradients.density=0.3",
+                          "gradients.start=0.25", "gradients.warmup=2", std::string("gradients.exchange=") + exchange});
   expect_equal_runs(2, {"train.micro_batch=4", "model.arch=llama", "model.vocab=4096", "gradients.sparse_rows=true"});
 }
 
@@ -107,10 +108,10 @@ TEST(Sharding, ClippedGradientsDifferByARounding) {
 
 TEST(Sharding, AResumedRunEqualsTheUninterruptedOneBitForBit) {
   const testing::TemporaryFolder folder;
-  const Config config = tiny_run_config(
-      folder.path(), {"train.micro_batch=2", "run.precision=bf16", "weights.start=0.5", "weights.mask=magnitude",
-                      "adapters.rank=8", "adapters.start=0.75", "checkpoint.every=1", "checkpoint.keep=0",
-                      "distributed.zero=1"});
+  const Config config =
+      tiny_run_config(folder.path(), {"train.micro_batch=2", "run.precision=bf16", "weights.start=0.5",
+                                      "weights.mask=magnitude", "adapters.rank=8", "adapters.start=0.75",
+                                      "checkpoint.every=1", "checkpoint.keep=0", "distributed.zero=1"});
   const fs::path whole = folder.path() / "whole";
   train_ranks(2, config, whole);
   for (const std::int64_t kept : {2, 5, 7}) {
@@ -128,9 +129,9 @@ TEST(Sharding, ARunGoesOnWithAnotherNumberOfRanksAndWithout) {
   const auto walk = [&](const std::string& name, const char* zero) {
     const fs::path run = folder.path() / name;
     const auto config = [&](int steps) {
-      return tiny_run_config(folder.path(), {"train.micro_batch=2", "train.clip=0", "run.precision=bf16",
-                                             "train.schedule=constant", "train.steps=" + std::to_string(steps),
-                                             std::string("distributed.zero=") + zero});
+      return tiny_run_config(folder.path(),
+                             {"train.micro_batch=2", "train.clip=0", "run.precision=bf16", "train.schedule=constant",
+                              "train.steps=" + std::to_string(steps), std::string("distributed.zero=") + zero});
     };
     EXPECT_EQ(train_ranks(4, config(3), run), TrainOutcome::finished);
     EXPECT_EQ(train_ranks(2, config(6), run, true), TrainOutcome::finished);
@@ -180,9 +181,9 @@ TEST(Sharding, BytesSentAreThoseOfARing) {
   for (const bool half : {false, true}) {
     const fs::path run = folder.path() / (half ? "bf16" : "fp32");
     train_ranks(4,
-                tiny_run_config(folder.path(), {"train.micro_batch=2", "distributed.zero=1", "weights.start=0.5",
-                                                "checkpoint.every=3",
-                                                std::string("run.precision=") + (half ? "bf16" : "fp32")}),
+                tiny_run_config(folder.path(),
+                                {"train.micro_batch=2", "distributed.zero=1", "weights.start=0.5", "checkpoint.every=3",
+                                 std::string("run.precision=") + (half ? "bf16" : "fp32")}),
                 run);
     const auto device = Device::plan(false);
     const Config config = read_config(run / "config.toml");

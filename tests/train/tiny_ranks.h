@@ -10,7 +10,7 @@ namespace filigree::testing {
 
 // Trains on `ranks` ranks; what the first one's console says goes to `said`.
 inline TrainOutcome train_ranks(int ranks, const Config& config, const std::filesystem::path& run, bool resume = false,
-                         std::string* said = nullptr, const std::function<Config(int, Config)>& change = {}) {
+                                std::string* said = nullptr, const std::function<Config(int, Config)>& change = {}) {
   TrainOutcome outcome{};
   std::ostringstream out;
   run_virtual_ranks(ranks, [&](Communicator& communicator) {

@@ -25,11 +25,12 @@ def ratio_of(metric, value, baseline):
 
 
 class Results:
-    """One file of docs/results."""
+    """One file of docs/results. One that is not there yet has no rows."""
 
     def __init__(self, name):
         self.name = name
-        self.rows = json.loads((RESULTS / name).read_text()).get("rows", [])
+        file = RESULTS / name
+        self.rows = json.loads(file.read_text()).get("rows", []) if file.exists() else []
 
     def find(self, metric, method=None, case=None, **config):
         """All rows with these values; `case` is a pattern that the whole name matches."""
@@ -345,7 +346,91 @@ def memory_of_models(name, methods):
     return markdown(["whole model, bf16", "training, dense, GB", *titles, "in use, dense, GB", *titles], lines)
 
 
+def network_of(case):
+    """ "4 ranks, 200 Mb/s" of cpu-4-ranks-200mbit and what follows it, and the rate in bytes a second."""
+    ranks, rate, unit = re.match(r"cpu-(\d+)-ranks(?:-(\d+)([mg])bit)?", case).groups()
+    if rate is None:
+        return f"{ranks} ranks", None
+    factor, name = (1e6, "Mb/s") if unit == "m" else (1e9, "Gb/s")
+    return f"{ranks} ranks, {rate} {name}", int(rate) * factor / 8
+
+
+def exchange_rows(metric, case):
+    """Rows of a results file, those of one case after the other, without the baseline."""
+    results = Results("exchange.json")
+    rows = [row for row in results.find(metric, case=case) if row["method"] != "dense"]
+    return results, sorted(rows, key=lambda row: natural(row["case"]))
+
+
+NOT_MEASURED = "not measured yet"
+
+
+def exchange_bytes():
+    results, rows = exchange_rows("bytes_sent", r"cpu-\d+-ranks")
+    lines = []
+    for row in rows:
+        layers = results.twin(row, row["method"], "sparse_layers_bytes_sent")
+        lines.append([f"`{row['method']}`, {network_of(row['case'])[0]}", f"{row['median'] / 1e6:.1f}",
+                      f"{results.ratio(row, 'dense'):.3f}", f"{results.ratio(layers, 'dense'):.3f}"])
+    return markdown(["sent by a rank in a step", "MB", "of `dense`", "sparse layers alone, of `dense`"],
+                    lines or [[NOT_MEASURED, "", "", ""]])
+
+
+def exchange_network():
+    """Time over dense beside bytes over dense, which is what the model says where the network is slow."""
+    results, rows = exchange_rows("exchange_ms", r"cpu-\d+-ranks-\d+[mg]bit(-topk)?")
+    lines = []
+    for row in rows:
+        network, rate = network_of(row["case"])
+        dense, sent = results.twin(row, "dense"), results.twin(row, row["method"], "bytes_sent")
+        used = results.twin(row, "dense", "bytes_sent")["median"] / (dense["median"] / 1e3) / rate
+        model, measured = results.ratio(sent, "dense"), row["median"] / dense["median"]
+        lines.append([f"{network}, `{row['method']}`", f"{dense['median']:.0f}", f"{100 * used:.0f} %",
+                      f"{row['median']:.0f}", f"{model:.3f}", f"{measured:.3f}", f"{100 * (measured / model - 1):+.1f} %"])
+    return markdown(["exchange alone", "dense, ms", "of the set rate", "ms", "model: bytes, of dense", "time, of dense",
+                     "above the model"], lines or [[NOT_MEASURED, *[""] * 6]])
+
+
+def exchange_crossover():
+    """The density at which top-k's lists take as long as dense sums, between the two that lie around it."""
+    results, rows = exchange_rows("exchange_ms", r"cpu-\d+-ranks-\d+[mg]bit-topk")
+    lines = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        points = sorted((float(row["method"].split("-")[1]), row["median"] / results.twin(row, "dense")["median"])
+                        for row in rows if row["case"] == case)
+        around = [(a, b) for a, b in zip(points, points[1:]) if a[1] <= 1 < b[1]]
+        crossing = ""
+        if around:
+            (low, below), (high, above) = around[0]
+            crossing = f"{low + (high - low) * (1 - below) / (above - below):.3f}"
+        ranks = next(row["config"]["ranks"] for row in rows if row["case"] == case)
+        lines.append([network_of(case)[0], ", ".join(f"{density:g}: {ratio:.2f}" for density, ratio in points),
+                      crossing, f"{1 / ranks:.3f}"])
+    return markdown(["top-k", "density: time, of dense", "as long as dense at", "by bytes"],
+                    lines or [[NOT_MEASURED, "", "", ""]])
+
+
+def exchange_steps():
+    """Whole steps, the exchange after the backward pass, and beside it."""
+    results, rows = exchange_rows("step_ms", r"cpu-\d+-ranks-\d+[mg]bit-step(-overlap)?")
+    lines = []
+    for row in rows:
+        dense = results.twin(row, "dense")
+        shares = [other for other in results.find("exchange_ms", "dense", re.escape(row["case"]))
+                  if other["config"] == row["config"]]
+        share = f"{100 * shares[0]['median'] / dense['median']:.0f} %" if shares else ""
+        lines.append([f"{network_of(row['case'])[0]}, `{row['method']}`",
+                      "beside" if row["case"].endswith("-overlap") else "after", f"{dense['median']:.0f}", share,
+                      f"{row['median']:.0f}", f"{100 * (1 - row['median'] / dense['median']):.1f} %"])
+    return markdown(["training step", "exchange", "dense, ms", "of it exchange", "ms", "time saved"],
+                    lines or [[NOT_MEASURED, *[""] * 5]])
+
+
 TABLES = {
+    "exchange-bytes": exchange_bytes,
+    "exchange-network": exchange_network,
+    "exchange-crossover": exchange_crossover,
+    "exchange-steps": exchange_steps,
     "steps-of-methods": steps_of_methods,
     "cpu-steps": cpu_steps,
     "cpu-products": lambda: cpu_ratios((("SLoPe ", "slope"), ("block ", "block")), False),

@@ -122,12 +122,7 @@ class Contestant {
     Cost cost{.exchange = ms_since(exchange_start), .step = 0.0, .sent = ranks_.traffic().wire - sent};
     const double norm = std::sqrt(exchange_->sum_of_squares(*device_));
     const GroupStep group{.lr = 1e-4, .t = step + 1};
-    const std::vector<AdamWArgs> updates =
-        adamw_updates(parameters_, config_.train, group, group, norm > 1.0 ? 1.0 / norm : 1.0);
-    std::vector<ParameterUpdate> exchanged;
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-      exchanged.push_back({.parameter = parameters_[i], .args = updates[i]});
-    exchange_->update(*device_, exchanged);
+    exchange_->update(*device_, adamw_updates(parameters_, config_.train, group, group, norm > 1.0 ? 1.0 / norm : 1.0));
     model_.refresh(*device_);
     device_->synchronize();
     cost.step = ms_since(start);

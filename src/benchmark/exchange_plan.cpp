@@ -40,7 +40,7 @@ bool has_sparse_layers(const Transformer& model) {
 std::vector<TensorSize> sizes_of(Transformer& model) {
   std::vector<TensorSize> sizes;
   for (const Parameter* parameter : model.parameters()) {
-    TensorSize size{.name = parameter->name(), .count = parameter->count()};
+    TensorSize size{.name = parameter->name(), .count = parameter->count(), .shared = parameter->shard().rest_begin};
     if (const Shape& shape = parameter->options().shape; shape.rank() == 2 && !size.name.ends_with(".weight.values")) {
       size.rows = shape[0];
       size.columns = shape[1];
@@ -52,7 +52,9 @@ std::vector<TensorSize> sizes_of(Transformer& model) {
 
 double exchange_seconds(const Network& network, std::int64_t ranks, const ExchangeBytes& bytes) {
   const auto seconds = [&](const StepBytes& step) {
-    return all_reduce_seconds(network, ranks, step.summed) + all_gather_seconds(network, ranks, step.gathered);
+    const double part = step.shared / static_cast<double>(ranks);
+    return all_reduce_seconds(network, ranks, step.summed) + all_gather_seconds(network, ranks, step.gathered) +
+           all_gather_seconds(network, ranks, part);
   };
   const double flushes = 1.0 / static_cast<double>(bytes.interval);
   return (1.0 - flushes) * seconds(bytes.ordinary) + flushes * seconds(bytes.flush);
@@ -68,6 +70,7 @@ std::vector<std::pair<std::string, Config>> contestants(const Config& config, bo
       other.gradients.exchange = exchange;
       other.gradients.density = density;
       other.gradients.wire_dtype = wire;
+      if (exchange == "radius") other.distributed.zero = 0;  // it cannot
       std::string name = exchange;
       if (exchange == "powersgd")
         name += fmt::format("-{}", config.gradients.rank);
@@ -91,7 +94,8 @@ std::vector<std::pair<std::string, Config>> contestants(const Config& config, bo
 ExchangePlan plan_exchanges(const PlanSettings& settings) {
   const auto device = Device::plan();
   const Config& config = settings.config;
-  Transformer model(*device, config, Mode::training, false);
+  const PlannedSharding sharding(config.distributed.zero == 1 ? settings.ranks : 1);
+  Transformer model(*device, config, Mode::training, false, &sharding);
   const std::int64_t sequences =
       config.train.micro_batch > 0
           ? config.train.micro_batch
@@ -114,11 +118,11 @@ ExchangePlan plan_exchanges(const PlanSettings& settings) {
     bytes.push_back(exchange_bytes(other, sizes));
     const StepBytes mean = bytes.back().mean();
     ExchangeForecast forecast{.exchange = name,
-                              .payload = mean.summed + mean.gathered,
+                              .payload = mean.handed_over(),
                               .sent = ring_bytes(mean, settings.ranks),
                               .seconds = exchange_seconds(settings.network, settings.ranks, bytes.back())};
     if (settings.compute > 0.0) {
-      const double buckets = std::max(1.0, (mean.summed + mean.gathered) / (config.distributed.bucket_mb * 0x1p20));
+      const double buckets = std::max(1.0, mean.handed_over() / (config.distributed.bucket_mb * 0x1p20));
       const StepCost cost = {.compute = settings.compute,
                              .overhead = other.gradients.exchange == "radius" ? settings.overhead : 0.0,
                              .first_bucket = 1.0 / buckets};

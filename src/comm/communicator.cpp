@@ -34,6 +34,7 @@ Pending Communicator::all_reduce(Device& device, std::span<const Tensor> arrays)
     count(array, 2.0);
   }
   if (size() == 1 || arrays.empty()) return {};
+  entered();
   return {*this, start_all_reduce(device, arrays)};
 }
 
@@ -45,6 +46,7 @@ Pending Communicator::reduce_scatter(Device& device, const Tensor& part, const T
     if (part.data != array.data && array.count() > 0) device.copy(part, array);
     return {};
   }
+  entered();
   return {*this, start_reduce_scatter(device, part, array)};
 }
 
@@ -55,6 +57,7 @@ Pending Communicator::all_gather(Device& device, const Tensor& array, const Tens
     if (part.data != array.data && array.count() > 0) device.copy(array, part);
     return {};
   }
+  entered();
   return {*this, start_all_gather(device, array, part)};
 }
 
@@ -62,6 +65,7 @@ Pending Communicator::broadcast(Device& device, const Tensor& array, int root) {
   require(root >= 0 && root < size(), "there is no such rank");
   count(array, 1.0);
   if (size() == 1 || array.count() == 0) return {};
+  entered();
   return {*this, start_broadcast(device, array, root)};
 }
 

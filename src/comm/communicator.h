@@ -87,6 +87,10 @@ class Communicator {
   // Whether a number, e.g. a hash of a mask, is the same on every rank.
   bool agree(std::uint64_t value);
 
+  // This rank has done something of its own: a micro-batch, a pass of an evaluation, an array of a checkpoint. From the
+  // first call on a rank that does nothing for distributed.timeout while others wait for it is lost (vigil.h).
+  virtual void progress() noexcept {}
+
   // This rank ends for a reason of its own, which it says itself: the others need not wait for it.
   virtual void give_up() noexcept = 0;
 
@@ -94,6 +98,7 @@ class Communicator {
 
  protected:
   // The same without counting; at least two ranks, arrays that are not empty.
+  virtual void entered() noexcept {}  // one of these is about to start
   virtual std::uint64_t start_all_reduce(Device& device, std::span<const Tensor> arrays) = 0;
   virtual std::uint64_t start_reduce_scatter(Device& device, const Tensor& part, const Tensor& array) = 0;
   virtual std::uint64_t start_all_gather(Device& device, const Tensor& array, const Tensor& part) = 0;

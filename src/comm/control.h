@@ -15,6 +15,9 @@ class Control {
   // As Communicator's.
   virtual std::vector<std::string> all_gather(std::string_view text) = 0;
   virtual void give_up() noexcept = 0;
+  // For the vigil: the main thread is about to start a collective of arrays, or has done something of its own.
+  virtual void entered() noexcept = 0;
+  virtual void progress() noexcept = 0;
 };
 
 }  // namespace filigree

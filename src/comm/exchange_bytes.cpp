@@ -20,17 +20,28 @@ std::int64_t sent_by_radius(const GradientsConfig& gradients, const TensorSize& 
 StepBytes ExchangeBytes::mean() const {
   const double flushes = 1.0 / static_cast<double>(interval);
   return {.summed = (1.0 - flushes) * ordinary.summed + flushes * flush.summed,
-          .gathered = (1.0 - flushes) * ordinary.gathered + flushes * flush.gathered};
+          .gathered = (1.0 - flushes) * ordinary.gathered + flushes * flush.gathered,
+          .shared = (1.0 - flushes) * ordinary.shared + flushes * flush.shared};
 }
 
 ExchangeBytes exchange_bytes(const Config& config, const std::vector<TensorSize>& tensors) {
   const GradientsConfig& gradients = config.gradients;
   const auto value = static_cast<double>(size_of(gradients.wire_dtype));
   ExchangeBytes bytes;
-  for (const TensorSize& tensor : tensors) bytes.whole.summed += value * static_cast<double>(tensor.count);
+  // Values come back in the run's type, whatever exchange has carried the gradients.
+  const bool sharded = config.distributed.zero == 1;
+  double values = 0.0;
+  for (const TensorSize& tensor : tensors) {
+    const auto count = static_cast<double>(tensor.count), shared = sharded ? static_cast<double>(tensor.shared) : 0.0;
+    values += static_cast<double>(size_of(config.run.precision)) * shared;
+    const bool scattered = gradients.exchange == "dense";
+    bytes.whole.summed += value * (scattered ? count - shared : count);
+    bytes.whole.shared += value * (scattered ? shared : 0.0);
+  }
+  bytes.whole.shared += values;
   bytes.flush = bytes.ordinary = bytes.whole;
   if (gradients.exchange == "dense") return bytes;
-  bytes.ordinary = {};
+  bytes.ordinary = {.shared = values};
   for (const TensorSize& tensor : tensors) {
     if (tensor.count == 0) continue;
     const auto keep = static_cast<double>(chosen_entries(gradients.density, tensor.count));
@@ -59,7 +70,7 @@ ExchangeBytes exchange_bytes(const Config& config, const std::vector<TensorSize>
 
 double ring_bytes(const StepBytes& bytes, std::int64_t ranks) {
   const auto p = static_cast<double>(ranks);
-  return 2.0 * (p - 1.0) / p * bytes.summed + (p - 1.0) * bytes.gathered;
+  return (p - 1.0) / p * (2.0 * bytes.summed + bytes.shared) + (p - 1.0) * bytes.gathered;
 }
 
 }  // namespace filigree

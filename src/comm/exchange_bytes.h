@@ -13,6 +13,7 @@ namespace filigree {
 struct TensorSize {
   std::string name;
   std::int64_t count = 0;
+  std::int64_t shared = 0;  // elements of which each rank keeps a part of the optimizer's state (distributed.zero)
   std::int64_t rows = 0, columns = 0;  // of a matrix that is stored whole; 0 else
 };
 
@@ -20,6 +21,10 @@ struct TensorSize {
 struct StepBytes {
   double summed = 0.0;    // all-reduced
   double gathered = 0.0;  // what one rank gives to an all-gather
+  // distributed.zero: arrays of which each rank has a part, reduced and scattered or gathered: half of a sum's way.
+  double shared = 0.0;
+
+  double handed_over() const { return summed + gathered + shared; }
 };
 struct ExchangeBytes {
   StepBytes whole;     // before the start: every gradient
@@ -32,7 +37,7 @@ struct ExchangeBytes {
 };
 ExchangeBytes exchange_bytes(const Config& config, const std::vector<TensorSize>& tensors);
 
-// What a rank sends of it around a ring of P ranks: 2 (P-1)/P · summed + (P-1) · gathered.
+// What a rank sends of it around a ring of P ranks: 2 (P-1)/P · summed + (P-1) · gathered + (P-1)/P · shared.
 double ring_bytes(const StepBytes& bytes, std::int64_t ranks);
 
 }  // namespace filigree

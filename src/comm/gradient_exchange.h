@@ -9,10 +9,11 @@
 //     E.begin_step(step)
 //     the last one; E.gradient_ready(p) as soon as backward has written p's gradient for the last time, or, without
 //                   distributed.overlap, for all of them after it
-//     E.finish()                            p.gradient() is what the optimizer shall see
+//     E.finish()                            p.gradient() is what the optimizer shall see: of a sharded parameter the
+//                                           elements that this rank keeps at least
 //     norm = sqrt(E.sum_of_squares()), clip = min(1, train.clip / norm)
-//     E.update(one update a parameter)      AdamW; or in its place whatever the exchange makes of it
-//     weights are refreshed; E.report() goes to the metrics
+//     E.update(the updates of what is kept) AdamW; or in its place whatever the exchange makes of it
+//     gather_values() where the optimizer's state is sharded; weights are refreshed; E.report() goes to the metrics
 //
 // Gradients are sums: the trainer has scaled each token's by 1 / (targets of the whole batch, over all ranks), so that
 // the sum over the ranks is the gradient of the mean loss, and nobody divides by P. For the same reason what is kept
@@ -38,23 +39,13 @@
 
 #include "comm/communicator.h"
 #include "io/config.h"
-#include "kernels/adamw/adamw.h"
-#include "sparsity/parameter.h"
+#include "sparsity/parameter_update.h"
 
 namespace filigree {
 
 struct ExchangeStep {
   std::int64_t step = 0;   // 0 is the run's first optimizer step, also after a resume
   std::int64_t steps = 0;  // train.steps
-};
-
-// One parameter's update, as plain AdamW would be called: adamw(device, {args}) is right unless the exchange has more
-// to say (which entries were sent, what else the moments take). args.gradient is parameter->gradient(), or a part of
-// it: its elements [begin, begin + args.count), where the state of the optimizer is sharded.
-struct ParameterUpdate {
-  Parameter* parameter = nullptr;
-  std::int64_t begin = 0;
-  AdamWArgs args;
 };
 
 // What an exchange leaves in a checkpoint. Names are the exchange's own, e.g. "residual.blocks.0.mlp.up.values".

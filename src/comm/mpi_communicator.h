@@ -17,8 +17,10 @@ class MpiCommunicator final : public Communicator {
   using Communicator::all_gather;
   std::vector<std::string> all_gather(std::string_view text) override { return engine_.all_gather(text); }
   void give_up() noexcept override { engine_.give_up(); }
+  void progress() noexcept override { engine_.progress(); }
 
  protected:
+  void entered() noexcept override { engine_.entered(); }
   std::uint64_t start_all_reduce(Device&, std::span<const Tensor> arrays) override {
     return engine_.all_reduce(arrays);
   }
@@ -46,6 +48,8 @@ class MpiControl final : public Control {
   int size() const override { return engine_.size(); }
   std::vector<std::string> all_gather(std::string_view text) override { return engine_.all_gather(text); }
   void give_up() noexcept override { engine_.give_up(); }
+  void entered() noexcept override { engine_.entered(); }
+  void progress() noexcept override { engine_.progress(); }
 
  private:
   MpiEngine engine_;

@@ -28,8 +28,12 @@ constexpr auto kLastWord = 500ms;
 // comes first.
 constexpr auto kAfterYou = 500ms;
 
-// Words between the ranks: tags. kLost and kGivenUp carry the number of the rank.
-constexpr int kAlive = 1, kLost = 2, kGivenUp = 3;
+// Words between the ranks: tags, and what they carry.
+constexpr int kAlive = 1, kLost = 2, kGivenUp = 3, kStuck = 4;
+struct Message {
+  int about = 0;         // the rank that is lost, has given up, or is stuck
+  Vigil::Report report;  // of the sender, with kAlive
+};
 
 constexpr const char* kBroken =
     "the connection to another rank is broken: the run stops on all ranks. Its last checkpoint is as it was; go on "
@@ -216,17 +220,26 @@ class MpiEngine::Thread {
       for (const int other : vigil_->watched()) send(other, kAlive, 0);
     }
     listen();
-    if (const auto overdue = vigil_->overdue()) lose(*overdue, true);
+    if (const auto overdue = vigil_->overdue()) return lose(*overdue, true);
+    if (rank_ > 0) return;
+    if (const auto stuck = vigil_->stuck()) {
+      for (const int other : vigil_->watched()) send(other, kStuck, *stuck);
+      vigil_->lose(vigil_->idleness(*stuck), vigil_->tells_of(*stuck));
+    }
   }
 
   void listen() {
     for (int there = 1; there != 0;) {
       MPI_Status status;
       if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, words_, &there, &status) != MPI_SUCCESS || there == 0) return;
-      int about = 0;
-      MPI_Recv(&about, 1, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, words_, MPI_STATUS_IGNORE);
-      vigil_->heard(status.MPI_SOURCE);
-      if (status.MPI_TAG == kLost || status.MPI_TAG == kGivenUp) lose(about, false);
+      Message message;
+      MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, words_, MPI_STATUS_IGNORE);
+      if (status.MPI_TAG == kAlive)
+        vigil_->heard(status.MPI_SOURCE, message.report);
+      else
+        vigil_->heard(status.MPI_SOURCE);
+      if (status.MPI_TAG == kLost || status.MPI_TAG == kGivenUp) lose(message.about, false);
+      if (status.MPI_TAG == kStuck) vigil_->lose(vigil_->idleness(message.about), vigil_->tells_of(message.about));
     }
   }
 
@@ -236,11 +249,11 @@ class MpiEngine::Thread {
       for (const int each : vigil_->watched())
         if (each != other) send(each, kLost, other);
     vigil_->lose(silent ? vigil_->silence(other) : "rank " + std::to_string(other) + " has failed",
-                 silent && rank_ == (other == 0 ? 1 : 0));
+                 silent && vigil_->tells_of(other));
   }
 
   struct Word {
-    int about;
+    Message message;
     MPI_Request request;
   };
   void send(int to, int tag, int about) {
@@ -251,8 +264,9 @@ class MpiEngine::Thread {
       if (!gone) break;
       sent_.pop_front();
     }
-    sent_.push_back(std::make_unique<Word>(Word{about, MPI_REQUEST_NULL}));
-    MPI_Isend(&sent_.back()->about, 1, MPI_INT, to, tag, words_, &sent_.back()->request);
+    sent_.push_back(std::make_unique<Word>(Word{{.about = about, .report = vigil_->own()}, MPI_REQUEST_NULL}));
+    Word& word = *sent_.back();
+    MPI_Isend(&word.message, sizeof word.message, MPI_BYTE, to, tag, words_, &word.request);
   }
   // Gives words a moment to leave, also those behind one that cannot.
   void flush() {
@@ -338,6 +352,12 @@ void MpiEngine::wait(std::uint64_t number) {
 void MpiEngine::give_up() noexcept {
   thread_->give_up();
 }
+void MpiEngine::entered() noexcept {
+  thread_->vigil().entered();
+}
+void MpiEngine::progress() noexcept {
+  thread_->vigil().progress();
+}
 
 std::uint64_t MpiEngine::all_reduce(std::span<const Tensor> arrays) {
   // Not in place: Open MPI would not take the ring then.
@@ -417,6 +437,7 @@ std::uint64_t MpiEngine::broadcast(const Tensor& array, int root) {
 
 std::vector<std::string> MpiEngine::all_gather(std::string_view text) {
   Thread& thread = *thread_;
+  entered();
   const auto ranks = static_cast<std::size_t>(thread.size());
   Slot mine{.length = text.size()};
   std::memcpy(mine.begin, text.data(), std::min(text.size(), sizeof mine.begin));

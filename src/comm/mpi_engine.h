@@ -37,6 +37,11 @@ class MpiEngine {
   std::vector<std::string> all_gather(std::string_view text);
   void give_up() noexcept;
 
+  // For the vigil: the main thread is about to start a collective of arrays (values count by themselves), or has done
+  // something of its own.
+  void entered() noexcept;
+  void progress() noexcept;
+
  private:
   class Thread;
   std::unique_ptr<Thread> thread_;

@@ -109,8 +109,10 @@ class NcclCommunicator final : public Communicator {
     given_up_ = true;
     control_->give_up();
   }
+  void progress() noexcept override { control_->progress(); }
 
  protected:
+  void entered() noexcept override { control_->entered(); }
   std::uint64_t start_all_reduce(Device& device, std::span<const Tensor> arrays) override {
     return start(device, [&] {
       nccl().check(nccl().group_start());

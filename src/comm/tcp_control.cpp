@@ -27,18 +27,18 @@ namespace {
 using Clock = Vigil::Clock;
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kMagic = 0x66676332;  // "fgc2"
+constexpr std::uint32_t kMagic = 0x66676333;  // "fgc3"
 constexpr std::uint32_t kLongestText = 1u << 28;
 constexpr auto kBetweenTries = 200ms;
 constexpr auto kAfterYou = 500ms;
 constexpr int kNap = 10;  // ms
 
-enum class Kind : std::uint32_t { hello, refused, values, alive, lost, given_up, leaving };
+enum class Kind : std::uint32_t { hello, refused, values, alive, lost, given_up, leaving, stuck };
 
 struct Header {
   std::uint32_t magic = kMagic;
   Kind kind = Kind::alive;
-  std::uint32_t number = 0;  // hello: the sender's rank; lost: the lost one's
+  std::uint32_t number = 0;  // hello: the sender's rank; lost, stuck: that one's
   std::uint32_t length = 0;
 };
 
@@ -151,6 +151,7 @@ class TcpControl final : public Control {
 
   std::vector<std::string> all_gather(std::string_view text) override {
     vigil_->throw_if_lost();
+    vigil_->entered();
     std::unique_lock lock(mutex_);
     mine_ = text;
     asked_ = true;
@@ -168,6 +169,8 @@ class TcpControl final : public Control {
     giving_up_ = true;
     wake();
   }
+  void entered() noexcept override { vigil_->entered(); }
+  void progress() noexcept override { vigil_->progress(); }
 
  private:
   void wake() const {
@@ -290,10 +293,16 @@ class TcpControl final : public Control {
       begin_what_was_asked();
       if (Clock::now() - last_word_ >= vigil_->interval()) {
         last_word_ = Clock::now();
-        for (const int other : vigil_->watched()) send(other, Kind::alive, 0, "");
+        const Vigil::Report report = vigil_->own();
+        const std::string_view bytes(reinterpret_cast<const char*>(&report), sizeof report);
+        for (const int other : vigil_->watched()) send(other, Kind::alive, 0, bytes);
       }
       move_bytes();
       if (const auto overdue = vigil_->overdue()) lose(*overdue, vigil_->silence(*overdue), true);
+      if (const auto stuck = rank() == 0 ? vigil_->stuck() : std::nullopt) {
+        for (const int other : vigil_->watched()) send(other, Kind::stuck, static_cast<std::uint32_t>(*stuck), "");
+        vigil_->lose(vigil_->idleness(*stuck), vigil_->tells_of(*stuck));
+      }
     }
     const bool lost = vigil_->lost();
     {
@@ -392,7 +401,13 @@ class TcpControl final : public Control {
     std::string text;
     while (peer.take(header, text)) {
       vigil_->heard(other);
-      if (header.kind == Kind::values) {
+      if (Vigil::Report report; header.kind == Kind::alive && text.size() == sizeof report) {
+        std::memcpy(&report, text.data(), sizeof report);
+        vigil_->heard(other, report);
+      } else if (header.kind == Kind::stuck) {
+        const auto about = static_cast<int>(header.number);
+        vigil_->lose(vigil_->idleness(about), vigil_->tells_of(about));
+      } else if (header.kind == Kind::values) {
         if (rank() == 0)
           collect(static_cast<std::uint32_t>(other), text);
         else
@@ -410,7 +425,7 @@ class TcpControl final : public Control {
     if (rank() == 0)
       for (const int each : vigil_->watched())
         if (each != other) send(each, Kind::lost, static_cast<std::uint32_t>(other), "");
-    vigil_->lose(why, found_here && rank() == (other == 0 ? 1 : 0));
+    vigil_->lose(why, found_here && vigil_->tells_of(other));
   }
 
   static constexpr std::chrono::milliseconds kGreeting{2000};

@@ -15,13 +15,17 @@ using namespace std::chrono_literals;
 // A process whose GPU hangs cannot end by itself: it gets this long to notice.
 constexpr auto kGrace = 5s;
 
+constexpr const char* kAftermath =
+    ": the run stops on all ranks. Its last checkpoint is as it was; go on with --resume";
+
 }  // namespace
 
 Vigil::Vigil(int rank, int size, std::chrono::duration<double> timeout)
     : rank_(rank),
       timeout_(timeout),
       interval_(std::chrono::duration_cast<Clock::duration>(std::min<std::chrono::duration<double>>(timeout / 8, 1s))),
-      last_word_(static_cast<std::size_t>(size), Clock::now()) {
+      last_word_(static_cast<std::size_t>(size), Clock::now()),
+      watches_(static_cast<std::size_t>(size)) {
   if (rank > 0)
     watched_ = {0};
   else
@@ -33,10 +37,26 @@ void Vigil::heard(int rank) {
   last_word_[static_cast<std::size_t>(rank)] = Clock::now();
 }
 
+void Vigil::heard(int rank, const Report& report) {
+  heard(rank);
+  const std::scoped_lock lock(mutex_);
+  update(watches_[static_cast<std::size_t>(rank)], report);
+}
+
+void Vigil::update(Watch& watch, const Report& report) const {
+  if (watch.report == report) return;
+  watch = {.report = report, .behind_since = {}};
+}
+
+// After a long break between two looks it is this process that was stopped.
+bool Vigil::was_stopped(Clock::time_point& last_look, Clock::time_point now) const {
+  return now - std::exchange(last_look, now) > timeout_ / 2;
+}
+
 std::optional<int> Vigil::overdue() {
   const std::scoped_lock lock(mutex_);
   const auto now = Clock::now();
-  if (now - std::exchange(last_look_, now) > timeout_ / 2) std::fill(last_word_.begin(), last_word_.end(), now);
+  if (was_stopped(last_look_, now)) std::fill(last_word_.begin(), last_word_.end(), now);
   // The first rank speaks first where both sides wait for each other.
   const std::chrono::duration<double> limit = timeout_ + (rank_ > 0 ? 2.0 : 0.0) * interval_;
   for (const int other : watched_)
@@ -44,11 +64,42 @@ std::optional<int> Vigil::overdue() {
   return std::nullopt;
 }
 
+std::optional<int> Vigil::stuck() {
+  const std::scoped_lock lock(mutex_);
+  const auto now = Clock::now();
+  const bool stopped = was_stopped(last_judgement_, now);
+  update(watches_[static_cast<std::size_t>(rank_)], own());
+  const auto fewer = [](const Watch& a, const Watch& b) { return a.report.calls < b.report.calls; };
+  const auto [least, most] = std::minmax_element(watches_.begin(), watches_.end(), fewer);
+  std::optional<int> found;
+  for (Watch& watch : watches_) {
+    // Who is neither first nor last may itself be waiting for the last.
+    const bool behind =
+        watch.report.calls == least->report.calls && watch.report.calls < most->report.calls && watch.report.work > 0;
+    if (!behind)
+      watch.behind_since.reset();
+    else if (stopped || !watch.behind_since)
+      watch.behind_since = now;
+    else if (!found && now - *watch.behind_since > timeout_)
+      found = static_cast<int>(&watch - watches_.data());
+  }
+  return found;
+}
+
+std::string Vigil::seconds() const {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", timeout_.count());
+  return text;
+}
+
 std::string Vigil::silence(int rank) const {
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.3g", timeout_.count());
-  return "rank " + std::to_string(rank) + " has not answered for " + seconds +
-         " s (distributed.timeout): the run stops on all ranks. Its last checkpoint is as it was; go on with --resume";
+  return "rank " + std::to_string(rank) + " has not answered for " + seconds() + " s (distributed.timeout)" +
+         kAftermath;
+}
+
+std::string Vigil::idleness(int rank) const {
+  return "rank " + std::to_string(rank) + " hangs: the others have waited for it for " + seconds() +
+         " s (distributed.timeout), in which it has done nothing" + kAftermath;
 }
 
 void Vigil::lose(const std::string& why, bool said_here) {

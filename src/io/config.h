@@ -129,6 +129,7 @@ struct GradientsConfig {
 };
 
 struct DistributedConfig {
+  std::int64_t zero = 0;           // 1: the optimizer's state is shared out among the ranks
   double bucket_mb = 25.0;         // MiB of gradients that are sent at once
   bool overlap = true;             // beside the backward pass
   double timeout = 600.0;          // seconds without a word from a rank until it counts as lost

@@ -23,6 +23,7 @@ class Checker {
     check_batch();
     check_fractions();
     check_exchange();
+    check_sharding();
     // Layer shapes mean nothing while the model's shape is wrong.
     if (problems_.empty()) check_layers();
     if (!problems_.empty()) throw UserError(problems_);
@@ -105,6 +106,14 @@ class Checker {
     if (gradients.exchange == "powersgd" && gradients.wire_dtype != DType::f32)
       report_text("gradients.wire_dtype", "bf16", "but powersgd sends its factors in fp32; expected \"fp32\"");
     if (gradients.exchange == "radius") check_radius();
+  }
+
+  // Radius looks at the update of whole tensors when it chooses what to send.
+  void check_sharding() {
+    if (config_.distributed.zero == 1 && config_.gradients.exchange == "radius")
+      report("distributed.zero", 1,
+             "but gradients.exchange = \"radius\" chooses what it sends by the moments of whole tensors, which then no "
+             "rank has; expected 0, or another exchange");
   }
 
   void check_radius() {

@@ -10,10 +10,6 @@ namespace filigree {
 
 namespace {
 
-constexpr UnservedKey kUnserved[] = {
-    {"distributed.zero", "sharded optimizer state"},
-};
-
 std::string limit(double value) {
   char digits[32];
   return std::string(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
@@ -74,12 +70,6 @@ std::string override_problem(const WeightsConfig::Override& entry) {
 const ConfigKey* find_config_key(std::string_view name) {
   for (const ConfigKey& key : config_keys())
     if (key.name == name) return &key;
-  return nullptr;
-}
-
-const UnservedKey* find_unserved_key(std::string_view name) {
-  for (const UnservedKey& key : kUnserved)
-    if (name == key.name || (key.name.ends_with('.') && name.starts_with(key.name))) return &key;
   return nullptr;
 }
 

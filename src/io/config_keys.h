@@ -49,14 +49,6 @@ struct ConfigKey {
 const std::vector<ConfigKey>& config_keys();
 const ConfigKey* find_config_key(std::string_view name);
 
-// Keys that filigree's design has and this build does not, with what is missing: "gradients.exchange". A whole section
-// ends in a dot: "gradients.".
-struct UnservedKey {
-  std::string_view name;
-  std::string_view missing;
-};
-const UnservedKey* find_unserved_key(std::string_view name);
-
 // "an integer of at least 1", "one of \"cosine\", \"linear\", \"constant\"".
 std::string expected_value(const ConfigKey& key);
 // What is wrong with a value of the right kind, as "expected ..." or "this build ...", "" when nothing.

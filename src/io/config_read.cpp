@@ -230,10 +230,7 @@ class Reader {
   void report_unknown(const Place& place, const std::string& name) {
     const auto in_section = [&](const ConfigKey& key) { return key.name.starts_with(name + "."); };
     const auto section = std::find_if(config_keys().begin(), config_keys().end(), in_section);
-    if (const UnservedKey* unserved = find_unserved_key(name))
-      report(place, name,
-             "this build of filigree does not have " + std::string(unserved->missing) + "; remove the key");
-    else if (section != config_keys().end())
+    if (section != config_keys().end())
       report(place, name, "a section, not a key; expected a key in it, such as " + std::string(section->name));
     else
       report(place, name, "unknown key; " + unknown_key_advice(name));
@@ -243,8 +240,7 @@ class Reader {
   void read_top_level(const std::string& name, const toml::source_region& region, bool section, const Origin& origin) {
     const auto in_section = [&](const ConfigKey& key) { return key.name.starts_with(name + "."); };
     if (section && std::any_of(config_keys().begin(), config_keys().end(), in_section)) return;
-    const bool unserved = section && find_unserved_key(name + ".") != nullptr;
-    report_unknown(origin.at(region), unserved ? name + "." : name);
+    report_unknown(origin.at(region), name);
   }
 
   // `word`: the value as it was typed on the command line; a key that takes text takes it as it is.

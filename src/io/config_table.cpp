@@ -328,6 +328,9 @@ std::vector<ConfigKey> make_keys() {
   add(ranged(key<&Config::gradients, &GradientsConfig::rank>("gradients.rank", "powersgd: rank of what is sent"), 1,
              1024));
 
+  add(resumable(ranged(key<&Config::distributed, &DistributedConfig::zero>(
+                           "distributed.zero", "1: each rank keeps its part of the optimizer's state; 0: all of it"),
+                       0, 1)));
   add(resumable(positive(key<&Config::distributed, &DistributedConfig::bucket_mb>(
       "distributed.bucket_mb", "MiB of gradients that are sent at once"))));
   add(resumable(key<&Config::distributed, &DistributedConfig::overlap>(

@@ -48,7 +48,8 @@ void Linear::insert_adapter(Device& device, std::int64_t rank, bool scaled_init)
                                                            .scaled_init = scaled_init,
                                                            .dtype = spec.dtype,
                                                            .mode = spec.mode,
-                                                           .seed = spec.seed});
+                                                           .seed = spec.seed,
+                                                           .sharding = spec.sharding});
   if (!device.memory().is_plan()) adapter_->initialize(device);
 }
 

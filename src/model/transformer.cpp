@@ -68,15 +68,18 @@ void check_same_model(const ModelConfig& from, const ModelConfig& now) {
 
 }  // namespace
 
-Transformer::Transformer(Device& device, const Config& config, Mode mode, bool dense_phase)
+Transformer::Transformer(Device& device, const Config& config, Mode mode, bool dense_phase,
+                         const StateSharding* sharding)
     : config_(config),
       mode_(mode),
       dense_phase_(dense_phase),
+      sharding_(sharding),
       tokens_(device,
               {.name = "embedding.tokens",
                .shape = {config.model.vocab, config.model.width},
                .dtype = config.run.precision,
-               .spare_rows = config.model.tied ? spare_logits(config.model) : 0},
+               .spare_rows = config.model.tied ? spare_logits(config.model) : 0,
+               .sharding = sharding},
               mode),
       norm_(device, "norm", config.model.arch == "llama" ? NormKind::rms : NormKind::layer, config.model.width,
             config.model.norm_epsilon, mode) {
@@ -91,11 +94,12 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
       device.copy_from_host(rotary_table_, angles.data());
     }
   } else {
-    positions_ = std::make_unique<Parameter>(
-        device,
-        ParameterOptions{
-            .name = "embedding.positions", .shape = {model.context, model.width}, .dtype = config.run.precision},
-        mode);
+    positions_ = std::make_unique<Parameter>(device,
+                                             ParameterOptions{.name = "embedding.positions",
+                                                              .shape = {model.context, model.width},
+                                                              .dtype = config.run.precision,
+                                                              .sharding = sharding},
+                                             mode);
   }
   const LinearFactory factory = [&](const std::string& name, std::int64_t inputs, std::int64_t outputs, bool bias) {
     return make_linear(device, name, inputs, outputs, bias);
@@ -115,9 +119,16 @@ Transformer::Transformer(Device& device, const Config& config, Mode mode, bool d
   }
 }
 
+LinearSpec Transformer::spec_of(const std::string& name, std::int64_t inputs, std::int64_t outputs,
+                                bool dense_phase) const {
+  LinearSpec spec = layer_spec(config_, name, inputs, outputs, mode_, dense_phase);
+  spec.sharding = sharding_;
+  return spec;
+}
+
 std::unique_ptr<Linear> Transformer::make_linear(Device& device, const std::string& name, std::int64_t inputs,
                                                  std::int64_t outputs, bool bias) {
-  LinearSpec spec = layer_spec(config_, name, inputs, outputs, mode_, dense_phase_);
+  LinearSpec spec = spec_of(name, inputs, outputs, dense_phase_);
   if (name == "head" && spec.method == "dense") spec.spare_outputs = spare_logits(config_.model);
   return std::make_unique<Linear>(device, make_linear_weight(device, spec), bias);
 }
@@ -294,11 +305,12 @@ void Transformer::plan(Device& device, PlanTable& table, std::int64_t tokens) {
     linear->weight().plan(device, table, tokens);
     const LinearSpec& now = linear->weight().spec();
     if (!dense_phase_ || (linear == head_.get() && config_.model.tied)) continue;
-    const LinearSpec later = layer_spec(config_, now.name, now.inputs, now.outputs, mode_, false);
+    const LinearSpec later = spec_of(now.name, now.inputs, now.outputs, false);
     if (later.method == now.method) continue;
     const auto weight = make_linear_weight(device, later);
     const OwnedTensor dense = device.memory().tensor(Purpose::workspace, DType::f32, {now.outputs, now.inputs});
-    linear->weight().expand(device, dense, LinearWeight::Content::values);
+    // Not the master: the ranks plan one after the other, and each may have a part of it.
+    convert(device, dense, linear->weight().parameters().front()->values());
     weight->initialize(device, dense, true);
     weight->plan(device, table, tokens);
   }
@@ -314,7 +326,7 @@ void Transformer::start_sparse_phase(Device& device) {
   for (Linear* linear : linears()) {
     if (linear == head_.get() && config_.model.tied) continue;
     const LinearSpec& old = linear->weight().spec();
-    const LinearSpec spec = layer_spec(config_, old.name, old.inputs, old.outputs, mode_, false);
+    const LinearSpec spec = spec_of(old.name, old.inputs, old.outputs, false);
     if (spec.method != old.method) linear->replace_weight(sparsify(device, linear->weight(), spec));
   }
 }

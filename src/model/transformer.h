@@ -27,10 +27,14 @@ using GradientReady = std::function<void(Parameter&)>;
 class Transformer {
  public:
   // config.model must be resolved, its vocabulary known. dense_phase: before weights.start, every layer is dense.
-  Transformer(Device& device, const Config& config, Mode mode, bool dense_phase);
+  // sharding, where the optimizer's state is shared out among ranks, must outlive the model; every rank then makes the
+  // same calls of what changes the model or saves it.
+  Transformer(Device& device, const Config& config, Mode mode, bool dense_phase,
+              const StateSharding* sharding = nullptr);
 
   const ModelConfig& model() const { return config_.model; }
   const Config& config() const { return config_; }
+  const StateSharding* sharding() const { return sharding_; }
 
   // Initial values from the seed alone: normal(0, 0.02), projections into the residual stream scaled by
   // 1 / sqrt(2 · layers), norms 1, biases 0; sparse layers choose their mask and scale what they keep.
@@ -89,12 +93,14 @@ class Transformer {
                       std::int64_t sequence);
   void head_losses(Device& device, Activations& activations, const Tensor& targets, const Tensor& greedy,
                    const float* scale, bool accumulate);
+  LinearSpec spec_of(const std::string& name, std::int64_t inputs, std::int64_t outputs, bool dense_phase) const;
   std::unique_ptr<Linear> make_linear(Device& device, const std::string& name, std::int64_t inputs,
                                       std::int64_t outputs, bool bias);
 
   Config config_;
   Mode mode_;
   bool dense_phase_;
+  const StateSharding* sharding_;
   OwnedTensor rotary_table_;              // (context, D) fp32, llama
   Parameter tokens_;                      // (V, C)
   std::unique_ptr<Parameter> positions_;  // (context, C); gpt2, opt

@@ -1,11 +1,11 @@
 // AdamW over a model's parameters, dense or compressed, and the global gradient norm that clipping needs.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "io/config.h"
-#include "kernels/adamw/adamw.h"
-#include "sparsity/parameter.h"
+#include "sparsity/parameter_update.h"
 
 namespace filigree {
 
@@ -18,11 +18,13 @@ struct GroupStep {
   std::int64_t t = 1;
 };
 
-// The update of each parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight decay reaches the
-// parameters that ask for it (ParameterOptions::decay).
-std::vector<AdamWArgs> adamw_updates(const std::vector<Parameter*>& parameters, const TrainConfig& train,
-                                     GroupStep base, GroupStep adapters, double clip);
+// The updates of what this rank keeps of each parameter. `clip` multiplies gradients (1, or max_norm / norm). Weight
+// decay reaches the parameters that ask for it (ParameterOptions::decay).
+std::vector<ParameterUpdate> adamw_updates(const std::vector<Parameter*>& parameters, const TrainConfig& train,
+                                           GroupStep base, GroupStep adapters, double clip);
 // Makes them.
+void adamw(Device& device, std::span<const ParameterUpdate> updates);
+// Both.
 void adamw_step(Device& device, const std::vector<Parameter*>& parameters, const TrainConfig& train, GroupStep base,
                 GroupStep adapters, double clip);
 

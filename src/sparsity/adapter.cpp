@@ -12,7 +12,12 @@ namespace filigree {
 namespace {
 
 ParameterOptions options(const AdapterSpec& spec, const char* part, Shape shape) {
-  return {.name = spec.name + ".adapter." + part, .shape = shape, .dtype = spec.dtype, .decay = true, .adapter = true};
+  return {.name = spec.name + ".adapter." + part,
+          .shape = shape,
+          .dtype = spec.dtype,
+          .decay = true,
+          .adapter = true,
+          .sharding = spec.sharding};
 }
 
 }  // namespace
@@ -28,8 +33,9 @@ void Adapter::initialize(Device& device) {
   const OwnedTensor drawn = device.memory().tensor(Purpose::workspace, DType::f32, left_.values().shape);
   fill_normal(device, drawn, random, deviation);
   left_.assign(device, drawn);  // in bf16 for inference there is no master
-  fill(device, right_.master(), 0.0f);
-  right_.round_master(device);
+  const WholeState zeros = right_.room(device, right_.master());
+  fill(device, zeros, 0.0f);
+  right_.assign(device, zeros);
 }
 
 void Adapter::forward(Device& device, const Tensor& y, const Tensor& x) {
@@ -65,8 +71,8 @@ void Adapter::merge_into(Device& device, const Tensor& dense) {
   Memory& memory = device.memory();
   const OwnedTensor left = memory.tensor(Purpose::workspace, DType::f32, left_.values().shape);
   const OwnedTensor right = memory.tensor(Purpose::workspace, DType::f32, right_.values().shape);
-  convert(device, left, left_.master());
-  convert(device, right, right_.master());
+  convert(device, left, left_.whole(device, left_.master()));
+  convert(device, right, right_.whole(device, right_.master()));
   matmul(device, {.y = dense, .a = right, .b = left, .accumulate = true, .scale = factor()});
 }
 

@@ -22,6 +22,7 @@ struct AdapterSpec {
   DType dtype = DType::f32;
   Mode mode = Mode::training;
   std::uint64_t seed = 1;
+  const StateSharding* sharding = nullptr;  // of the optimizer's state; null: none
 };
 
 class Adapter {

@@ -23,7 +23,8 @@ BlockWeight::BlockWeight(Device& device, const LinearSpec& spec)
               {.name = spec.name + ".weight.values",
                .shape = {blocks(), spec.block.rows, spec.block.columns},
                .dtype = spec.dtype,
-               .decay = true},
+               .decay = true,
+               .sharding = spec.sharding},
               spec.mode) {
   if constexpr (kBuiltWithCuda)
     if (device.is_cuda()) refusal_ = cuda::block_products_refuse(device, grid_, spec.dtype);
@@ -201,25 +202,27 @@ void BlockWeight::initialize(Device& device, const Tensor& dense, bool trained) 
   const std::vector<std::uint8_t> mask = choose_mask(device, dense);
   store_mask(device, mask);
   set_lists(device, mask);
-  block_compress(device, matrix_of(values_.master()), dense);
+  const WholeState values = values_.room(device, values_.master());
+  block_compress(device, matrix_of(values), dense);
   if (spec_.scale_by_energy && !trained) {
     // Kept weights grow by 1 / sqrt(share of the energy that was kept), so that y keeps its variance.
     const double all = sum_of_squares(device, dense);
-    const double kept = sum_of_squares(device, values_.master());
-    if (kept > 0.0) scale(device, values_.master(), static_cast<float>(std::sqrt(all / kept)));
+    const double kept = sum_of_squares(device, values);
+    if (kept > 0.0) scale(device, values, static_cast<float>(std::sqrt(all / kept)));
   }
-  values_.round_master(device);
+  values_.assign(device, values);
 }
 
 void BlockWeight::take_moment(Device& device, Content content, const Tensor& dense) {
-  block_compress(device, matrix_of(content == Content::m ? values_.m() : values_.v()), dense);
+  const Tensor& state = state_of(values_, content);
+  const WholeState whole = values_.room(device, state);
+  block_compress(device, matrix_of(whole), dense);
+  values_.keep(device, state, whole);
 }
 
 void BlockWeight::expand(Device& device, const Tensor& dense, Content content) {
-  block_expand(device, dense,
-               matrix_of(content == Content::m   ? values_.m()
-                         : content == Content::v ? values_.v()
-                                                 : values_.master()));
+  const WholeState whole = values_.whole(device, state_of(values_, content));
+  block_expand(device, dense, matrix_of(whole));
 }
 
 void BlockWeight::save(CheckpointSink& sink) {

@@ -12,7 +12,8 @@ DenseWeight::DenseWeight(Device& device, const LinearSpec& spec)
                                                           .shape = {spec.outputs, spec.inputs},
                                                           .dtype = spec.dtype,
                                                           .decay = true,
-                                                          .spare_rows = spec.spare_outputs},
+                                                          .spare_rows = spec.spare_outputs,
+                                                          .sharding = spec.sharding},
                                          spec.mode)),
       weight_(owned_.get()) {}
 
@@ -61,10 +62,8 @@ void DenseWeight::initialize(Device& device, const Tensor& dense, bool) {
 }
 
 void DenseWeight::expand(Device& device, const Tensor& dense, Content content) {
-  const Tensor& source = content == Content::m   ? weight_->m()
-                         : content == Content::v ? weight_->v()
-                                                 : weight_->master();
-  convert(device, dense, source);
+  const WholeState whole = weight_->whole(device, state_of(*weight_, content));
+  convert(device, dense, whole);
 }
 
 void DenseWeight::save(CheckpointSink& sink) {

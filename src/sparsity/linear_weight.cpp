@@ -8,12 +8,17 @@ namespace filigree {
 
 using File = CheckpointSink::File;
 
+void CheckpointSink::put_state(const Parameter& parameter, const std::string& name, const Tensor& state) {
+  require(!parameter.sharded(), name + ": this rank has a part of it only");
+  put(File::optimizer, name, state);
+}
+
 void save_parameter(CheckpointSink& sink, const Parameter& parameter) {
   sink.put(File::model, parameter.name(), parameter.values());
   if (!parameter.trainable()) return;
-  if (parameter.has_master()) sink.put(File::optimizer, parameter.name() + ".master", parameter.master());
-  sink.put(File::optimizer, parameter.name() + ".m", parameter.m());
-  sink.put(File::optimizer, parameter.name() + ".v", parameter.v());
+  if (parameter.has_master()) sink.put_state(parameter, parameter.name() + ".master", parameter.master());
+  sink.put_state(parameter, parameter.name() + ".m", parameter.m());
+  sink.put_state(parameter, parameter.name() + ".v", parameter.v());
 }
 
 void load_tensor(Device& device, const CheckpointSource& source, File file, const std::string& name,
@@ -24,16 +29,28 @@ void load_tensor(Device& device, const CheckpointSource& source, File file, cons
   device.copy_from_host(out, staged.data());
 }
 
+namespace {
+
+void load_state(Device& device, const CheckpointSource& source, const std::string& name, const Parameter& parameter,
+                const Tensor& state) {
+  const WholeState whole = parameter.room(device, state);
+  load_tensor(device, source, File::optimizer, name, whole);
+  parameter.keep(device, state, whole);
+}
+
+}  // namespace
+
 void load_parameter(Device& device, const CheckpointSource& source, Parameter& parameter, bool with_optimizer) {
   const bool optimizer = with_optimizer && parameter.trainable();
+  const WholeState master = parameter.room(device, parameter.master());
   if (optimizer && parameter.has_master())
-    load_tensor(device, source, File::optimizer, parameter.name() + ".master", parameter.master());
+    load_tensor(device, source, File::optimizer, parameter.name() + ".master", master);
   else
-    load_tensor(device, source, File::model, parameter.name(), parameter.master());
-  parameter.round_master(device);
+    load_tensor(device, source, File::model, parameter.name(), master);
+  parameter.assign(device, master);
   if (!optimizer) return;
-  load_tensor(device, source, File::optimizer, parameter.name() + ".m", parameter.m());
-  load_tensor(device, source, File::optimizer, parameter.name() + ".v", parameter.v());
+  load_state(device, source, parameter.name() + ".m", parameter, parameter.m());
+  load_state(device, source, parameter.name() + ".v", parameter, parameter.v());
 }
 
 std::unique_ptr<LinearWeight> make_linear_weight(Device& device, const LinearSpec& spec) {

@@ -30,6 +30,8 @@ class CheckpointSink {
   virtual ~CheckpointSink() = default;
   enum class File : std::uint8_t { model, optimizer };
   virtual void put(File file, const std::string& name, const Tensor& tensor) = 0;
+  // `state` is master(), m() or v() of the parameter, of which this rank may keep a part: a checkpoint has all of it.
+  virtual void put_state(const Parameter& parameter, const std::string& name, const Tensor& state);
 };
 class CheckpointSource {
  public:
@@ -65,6 +67,7 @@ struct LinearSpec {
   float dx_rescale = 1.0f;         // SLoPe: factor on dx
   bool scale_by_energy = true;     // initial values times 1 / sqrt(kept energy)
   std::uint64_t seed = 1;
+  const StateSharding* sharding = nullptr;  // of the optimizer's state; null: none
 };
 
 // One row of `inspect`.
@@ -130,12 +133,18 @@ class LinearWeight {
   // Bytes of values, masks, gradient, master, moments and derived copies, as allocated.
   virtual std::int64_t bytes() const = 0;
   std::int64_t dense_bytes() const {
-    return Parameter::dense_bytes(spec_.inputs * spec_.outputs, spec_.dtype, spec_.mode);
+    return Parameter::dense_bytes(spec_.inputs * spec_.outputs, spec_.dtype, spec_.mode, spec_.sharding);
   }
 
  protected:
   LinearSpec spec_;
 };
+
+// The array of a weight's parameter that holds this content.
+inline const Tensor& state_of(const Parameter& parameter, LinearWeight::Content content) {
+  if (content == LinearWeight::Content::values) return parameter.master();
+  return content == LinearWeight::Content::m ? parameter.m() : parameter.v();
+}
 
 // The class that spec.method names.
 std::unique_ptr<LinearWeight> make_linear_weight(Device& device, const LinearSpec& spec);

@@ -45,7 +45,8 @@ SlopeWeight::SlopeWeight(Device& device, const LinearSpec& spec)
                .shape = {spec.outputs, kept_columns(spec.inputs, spec.pattern)},
                .dtype = spec.dtype,
                .decay = true,
-               .room = metadata_room(device, spec, spec.outputs, spec.inputs, refusal_, slow_packing_)},
+               .room = metadata_room(device, spec, spec.outputs, spec.inputs, refusal_, slow_packing_),
+               .sharding = spec.sharding},
               spec.mode) {
   if (device.is_cuda()) {
     const bool unplanned = spec.mode == Mode::inference && values_.options().room > 0;
@@ -95,30 +96,35 @@ void SlopeWeight::initialize(Device& device, const Tensor& dense, bool trained) 
   else
     nm_select_random(device, mask_, spec_.outputs, spec_.inputs, spec_.pattern,
                      Random(spec_.seed, RandomPurpose::mask, fnv1a32(spec_.name)));
+  const WholeState values = values_.room(device, values_.master());
   NmMatrix master = row_pruned();
-  master.values = values_.master();
+  master.values = values;
   nm_compress(device, master, dense, false);
   if (spec_.scale_by_energy && !trained) {
     // Kept weights grow by 1 / sqrt(share of the energy that was kept), so that y keeps its variance.
     const double all = sum_of_squares(device, dense);
-    const double kept = sum_of_squares(device, values_.master());
-    if (kept > 0.0) scale(device, values_.master(), static_cast<float>(std::sqrt(all / kept)));
+    const double kept = sum_of_squares(device, master.values);
+    if (kept > 0.0) scale(device, master.values, static_cast<float>(std::sqrt(all / kept)));
   }
-  values_.round_master(device);
+  values_.assign(device, master.values);
   pack(device, row_pruned());
   columns_chosen_ = false;
   refresh(device);
 }
 
 void SlopeWeight::take_moment(Device& device, Content content, const Tensor& dense) {
+  const Tensor& state = state_of(values_, content);
+  const WholeState whole = values_.room(device, state);
   NmMatrix moment = row_pruned();
-  moment.values = content == Content::m ? values_.m() : values_.v();
+  moment.values = whole;
   nm_compress(device, moment, dense, false);
+  values_.keep(device, state, whole);
 }
 
 void SlopeWeight::expand(Device& device, const Tensor& dense, Content content) {
+  const WholeState whole = values_.whole(device, state_of(values_, content));
   NmMatrix source = row_pruned();
-  source.values = content == Content::m ? values_.m() : content == Content::v ? values_.v() : values_.master();
+  source.values = whole;
   nm_expand(device, dense, source);
 }
 

@@ -25,6 +25,9 @@ class Declare final : public CheckpointSink {
   void put(File file, const std::string& name, const Tensor& tensor) override {
     writer_.declare(file, name, tensor.dtype, tensor.shape);
   }
+  void put_state(const Parameter& parameter, const std::string& name, const Tensor& state) override {
+    writer_.declare(File::optimizer, name, state.dtype, parameter.options().shape);
+  }
 
  private:
   CheckpointWriter& writer_;
@@ -33,7 +36,8 @@ class Declare final : public CheckpointSink {
 // Second pass: the bytes, from a GPU by way of host memory.
 class Write final : public CheckpointSink {
  public:
-  Write(const Device& device, CheckpointWriter& writer) : device_(device), writer_(writer) {}
+  Write(Device& device, CheckpointWriter& writer, const std::function<void()>& progress)
+      : device_(device), writer_(writer), progress_(progress) {}
   void put(File file, const std::string& name, const Tensor& tensor) override {
     Tensor host = tensor;
     if (device_.is_cuda()) {
@@ -42,12 +46,30 @@ class Write final : public CheckpointSink {
       device_.copy_to_host(host.data, tensor);
     }
     writer_.write(file, name, host);
+    if (progress_) progress_();
+  }
+  void put_state(const Parameter& parameter, const std::string& name, const Tensor& state) override {
+    put(File::optimizer, name, parameter.whole(device_, state));
   }
 
  private:
-  const Device& device_;
+  Device& device_;
   CheckpointWriter& writer_;
+  const std::function<void()>& progress_;
   std::vector<std::byte> staged_;
+};
+
+// What the other ranks do meanwhile: give their parts.
+class Give final : public CheckpointSink {
+ public:
+  explicit Give(Device& device) : device_(device) {}
+  void put(File, const std::string&, const Tensor&) override {}
+  void put_state(const Parameter& parameter, const std::string&, const Tensor& state) override {
+    parameter.whole(device_, state);
+  }
+
+ private:
+  Device& device_;
 };
 
 struct Seal {
@@ -164,17 +186,21 @@ void CheckpointWriter::finish(const CheckpointState& state, const std::string& c
   target_.commit();
 }
 
-void write_checkpoint(const fs::path& folder, const Device& device, const Transformer& model,
-                      const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer,
-                      const std::function<void(const fs::path&)>& more) {
+void write_checkpoint(const fs::path& folder, Device& device, const Transformer& model, const CheckpointState& state,
+                      const std::string& config_toml, const std::string& tokenizer, const CheckpointHooks& hooks) {
   fs::create_directories(folder.parent_path());
   CheckpointWriter writer(folder);
   Declare declare(writer);
   model.save(declare);
-  Write write(device, writer);
+  Write write(device, writer, hooks.progress);
   model.save(write);
-  if (more) more(writer.folder());
+  if (hooks.more) hooks.more(writer.folder());
   writer.finish(state, config_toml, tokenizer);
+}
+
+void give_to_checkpoint(Device& device, const Transformer& model) {
+  Give give(device);
+  model.save(give);
 }
 
 CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {

@@ -71,11 +71,18 @@ class CheckpointWriter {
   std::unique_ptr<SafetensorsWriter> model_, optimizer_;
 };
 
-// A model's checkpoint.
-// `more`, where there is one, writes further safetensors files into the folder that it is given.
-void write_checkpoint(const std::filesystem::path& folder, const Device& device, const Transformer& model,
+// A model's checkpoint, and what its writer may want done meanwhile.
+struct CheckpointHooks {
+  std::function<void(const std::filesystem::path&)> more = {};  // writes further safetensors files into this folder
+  std::function<void()> progress = {};                          // called after each array
+};
+void write_checkpoint(const std::filesystem::path& folder, Device& device, const Transformer& model,
                       const CheckpointState& state, const std::string& config_toml, const std::string& tokenizer,
-                      const std::function<void(const std::filesystem::path&)>& more = {});
+                      const CheckpointHooks& hooks = {});
+
+// What the ranks that write none do at the same time, before hooks.more: where the optimizer's state is sharded, a
+// checkpoint holds all of it, one array after the other.
+void give_to_checkpoint(Device& device, const Transformer& model);
 
 // A checkpoint opened for reading: its state is parsed and its files' lengths and checksums verified. Throws UserError
 // naming the file when something is missing, damaged or of another format version.

@@ -47,11 +47,15 @@ struct Phase {
 // Lays the model and its activations out on a planning device.
 struct Plan {
   std::unique_ptr<Device> device;
+  PlannedSharding sharding;
   Transformer model;
   std::unique_ptr<Activations> activations;
 
-  Plan(const Config& config, Mode mode, std::int64_t activation_batch, Phase phase = {})
-      : device(Device::plan(Device::means_gpu(config.run.device))), model(*device, config, mode, phase.dense) {
+  // ranks: that share the optimizer's state.
+  Plan(const Config& config, Mode mode, std::int64_t activation_batch, std::int64_t ranks, Phase phase = {})
+      : device(Device::plan(Device::means_gpu(config.run.device))),
+        sharding(ranks),
+        model(*device, config, mode, phase.dense, &sharding) {
     if (config.adapters.rank > 0 && phase.adapters) model.insert_adapters(*device);
     if (activation_batch > 0)
       activations = std::make_unique<Activations>(
@@ -70,6 +74,11 @@ void fill_memory(ModelSummary& summary, const Memory& held, const Plan& dense) {
     if (bytes > 0 || dense_bytes > 0)
       summary.memory.push_back({.purpose = std::string(name_of(purpose)), .bytes = bytes, .dense_bytes = dense_bytes});
   }
+}
+
+// As many as the configuration names: how many a launcher will start is not known.
+std::int64_t sharing_ranks(const Config& config) {
+  return config.distributed.zero == 1 ? config.distributed.virtual_ranks : 1;
 }
 
 }  // namespace
@@ -91,7 +100,8 @@ double sparse_layers_ratio(const Transformer& model) {
 ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch) {
   ModelSummary summary;
   fill_layers(summary, device, model);
-  const Plan dense(dense_config(model.config()), mode, activation_batch);
+  const Plan dense(dense_config(model.config()), mode, activation_batch,
+                   model.sharding() ? model.sharding()->ranks() : 1);
   summary.dense_parameters = parameters_of(dense.model);
   fill_memory(summary, device.memory(), dense);
   summary.sparse_layers_ratio = sparse_layers_ratio(model);
@@ -101,7 +111,7 @@ ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std:
 }
 
 ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activation_batch) {
-  const Plan plan(config, mode, activation_batch);
+  const Plan plan(config, mode, activation_batch, sharing_ranks(config));
   ModelSummary summary = summarize(*plan.device, plan.model, mode, activation_batch);
   for (LayerSummary& layer : summary.layers)
     if (layer.method != "dense") layer.backend = "chosen when a run starts";
@@ -111,7 +121,8 @@ ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activati
 ModelSummary checkpoint_summary(const Config& config, const CheckpointReader& checkpoint, Mode mode,
                                 std::int64_t activation_batch) {
   const CheckpointState& state = checkpoint.state();
-  const Plan plan(config, mode, activation_batch, {.dense = state.dense_phase, .adapters = state.adapters});
+  const Plan plan(config, mode, activation_batch, sharing_ranks(config),
+                  {.dense = state.dense_phase, .adapters = state.adapters});
   ModelSummary summary = summarize(*plan.device, plan.model, mode, activation_batch);
   if (summary.dense_steps > 0) summary.dense_steps = state.sparse_start;
   const std::map<std::string, PlanEntry> plans = checkpoint.plans();

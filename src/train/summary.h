@@ -13,8 +13,8 @@ namespace filigree {
 ModelSummary summarize(Device& device, const Transformer& model, Mode mode, std::int64_t activation_batch);
 
 // The same for a configuration, laid out without allocating: the bytes are those that a run would hold from its first
-// step on, or, with weights.start, from its sparse phase on, or, with adapters, from their insertion on. Kernels are
-// chosen when a run starts.
+// step on, or, with weights.start, from its sparse phase on, or, with adapters, from their insertion on; with
+// distributed.zero those of one of distributed.virtual_ranks. Kernels are chosen when a run starts.
 ModelSummary plan_summary(const Config& config, Mode mode, std::int64_t activation_batch);
 
 // The same of a checkpoint: its phase, its adapters, and the kernels that its run chose.

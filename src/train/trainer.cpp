@@ -67,6 +67,7 @@ void Trainer::change_phase(std::int64_t step) {
     changed = true;
   }
   if (!changed) return;
+  reported_ = ranks_.traffic();  // sharded state has come together: no part of a step
   runner_.forget();
   if (exchange_) exchange_->attach(*device_, model_->parameters_as_they_get_ready());
   write_summary();
@@ -144,6 +145,7 @@ double Trainer::run_batches(std::int64_t step, std::int64_t targets) {
   const GradientReady announce = [&](Parameter& parameter) { exchange_->gradient_ready(*device_, parameter); };
   double loss = 0.0;
   for (std::int64_t first = 0; first < own_sequences_; first += activations_->batch()) {
+    ranks_.progress();
     const bool last = first + activations_->batch() == own_sequences_;
     if (last && exchange_) exchange_->begin_step(*device_, {.step = step, .steps = config_.train.steps});
     const bool beside = last && exchange_ && config_.distributed.overlap;
@@ -195,19 +197,16 @@ bool Trainer::should_stop() const {
 void Trainer::update(std::int64_t step, double norm) {
   const std::vector<Parameter*> parameters = model_->parameters();
   const double clip = config_.train.clip > 0.0 && norm > config_.train.clip ? config_.train.clip / norm : 1.0;
-  const std::vector<AdamWArgs> updates =
+  const std::vector<ParameterUpdate> updates =
       adamw_updates(parameters, config_.train, {.lr = learning_rate(config_.train, step), .t = step + 1},
                     {.lr = adapter_learning_rate(config_, adapter_start_, step),
                      .t = std::max<std::int64_t>(step - adapter_start_ + 1, 1)},
                     clip);
-  if (exchange_) {
-    std::vector<ParameterUpdate> exchanged;
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      exchanged.push_back({.parameter = parameters[i], .args = updates[i]});
-    exchange_->update(*device_, exchanged);
-  } else {
+  if (exchange_)
+    exchange_->update(*device_, updates);
+  else
     adamw(*device_, updates);
-  }
+  if (sharding_) gather_values(*device_, ranks_, parameters);
   model_->refresh(*device_);
 }
 
@@ -263,6 +262,7 @@ void Trainer::evaluate(std::int64_t step) {
     log_->append(row);
     console_.evaluation(row);
   };
+  const auto progress = [this](std::int64_t, std::int64_t) { ranks_.progress(); };
   if (val_view_) {
     const Perplexity result = perplexity(*device_, *model_, *activations_, *val_view_,
                                          {.batch = activations_->batch(),
@@ -270,7 +270,8 @@ void Trainer::evaluate(std::int64_t step) {
                                           .bytes_per_token = data_.val_bytes_per_token,
                                           .part = ranks_.rank(),
                                           .parts = ranks_.size(),
-                                          .sum = [this](double value) { return ranks_.sum(value); }});
+                                          .sum = [this](double value) { return ranks_.sum(value); },
+                                          .progress = progress});
     EvalMetrics row{
         .step = step, .task = "perplexity", .values = {{"loss", result.loss}, {"perplexity", result.perplexity}}};
     if (std::isfinite(result.bits_per_byte)) row.values.emplace_back("bits_per_byte", result.bits_per_byte);
@@ -278,7 +279,7 @@ void Trainer::evaluate(std::int64_t step) {
   }
   // Each rank scores all of them: none waits for another longer than a step takes.
   if (!tasks_.empty())
-    for (const TaskResult& result : score_tasks(*device_, *model_, *activations_, *data_.tokenizer, tasks_))
+    for (const TaskResult& result : score_tasks(*device_, *model_, *activations_, *data_.tokenizer, tasks_, progress))
       add(evaluation_row(result, step));
   if (ranks_.is_first()) log_->weights(step, *device_, *model_);
 }
@@ -288,7 +289,10 @@ void Trainer::save_checkpoint(std::int64_t step) {
     if (exchange_) save_exchange(*exchange_, ranks_, *device_, into);
     reported_ = ranks_.traffic();
   };
-  if (!ranks_.is_first()) return save_exchange_into({});
+  if (!ranks_.is_first()) {
+    give_to_checkpoint(*device_, *model_);
+    return save_exchange_into({});
+  }
   // First, so that no checkpoint is ahead of them after a power cut.
   log_->flush_to_disk();
   CheckpointState state{.step = step,
@@ -304,7 +308,8 @@ void Trainer::save_checkpoint(std::int64_t step) {
                         .data = fingerprints()};
   for (const auto& [key, entry] : plans_->entries()) state.backends[key] = to_text(entry);
   write_checkpoint(checkpoint_path(run_, step), *device_, *model_, state, write_config(config_),
-                   data_.tokenizer ? data_.tokenizer->serialize() : "", save_exchange_into);
+                   data_.tokenizer ? data_.tokenizer->serialize() : "",
+                   {.more = save_exchange_into, .progress = [this] { ranks_.progress(); }});
   remove_old_checkpoints(run_, config_.checkpoint.keep);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/gradient_exchange.h"
+#include "comm/rank_sharding.h"
 #include "core/error.h"
 #include "data/batch_feed.h"
 #include "data/training_data.h"
@@ -115,6 +116,7 @@ class Trainer {
   TrainingData data_;
   std::optional<DatasetView> train_view_, val_view_;
   std::optional<Loader> loader_;
+  std::optional<RankSharding> sharding_;  // distributed.zero, where there are several ranks
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Activations> activations_;
   std::optional<PlanTable> plans_;

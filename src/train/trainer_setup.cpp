@@ -159,7 +159,9 @@ void Trainer::build_model(const CheckpointState* state) {
   // In the phase of the checkpoint, whatever another train.steps makes of the phases' beginnings: run() goes on to the
   // next one.
   const bool dense_phase = state ? state->dense_phase : sparse_start_ > 0;
-  model_ = std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase);
+  if (config_.distributed.zero == 1 && ranks_.size() > 1) sharding_.emplace(ranks_);
+  model_ =
+      std::make_unique<Transformer>(*device_, config_, Mode::training, dense_phase, sharding_ ? &*sharding_ : nullptr);
   activations_ = std::make_unique<Activations>(*device_, config_.model, config_.run.precision,
                                                std::min(sequences_at_once(config_), own_sequences_),
                                                config_.model.context, recompute_named(config_.train.recompute));

@@ -1,6 +1,9 @@
 // Ranks as processes that mpirun starts: they train, and when one of them is lost all stop with one message.
+#include <sys/ptrace.h>
+
 #include <algorithm>
 #include <csignal>
+#include <future>
 #include <thread>
 
 #include "run_program.h"
@@ -90,6 +93,20 @@ TEST_F(Ranks, TrainAndGoOnInOtherNumbers) {
   EXPECT_EQ(count(read_all(path("run/metrics.jsonl")), "\n"), 8);
 }
 
+// Over MPI: the sums are taken otherwise than without.
+TEST_F(Ranks, ShareTheOptimizersStateAndGoOnInOtherNumbers) {
+  const std::vector<std::string> shared = {"--set", "distributed.zero=1", "--set", "run.precision=bf16"};
+  ASSERT_EQ(train(4, shared).code, 0);
+  std::vector<std::string> more = shared;
+  more.insert(more.end(), {"--resume", "--set", "train.steps=8"});
+  Ended ended = train(2, more);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  more.insert(more.end(), {"--set", "train.steps=10", "--set", "distributed.zero=0"});
+  ended = train(1, more);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(count(read_all(path("run/metrics.jsonl")), "\n"), 10);
+}
+
 TEST_F(Ranks, SayAMistakeOnce) {
   Ended ended = train(2, {"--set", "train.batch_tokens=144"});
   EXPECT_EQ(ended.code, 2);
@@ -146,6 +163,50 @@ TEST_P(LostRank, ThatIsKilledStopsAll) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
   EXPECT_NE(ended.code, 0);
   EXPECT_EQ(count(ended.err, "process rank " + std::to_string(victim)), 1) << ended.err;
+  expect_resumable(ranks);
+}
+
+// Holds the main thread of another process, from its construction to that process' end. The process' other threads run
+// on.
+class HeldThread {
+ public:
+  explicit HeldThread(pid_t process)
+      : thread_([this, process] {
+          // All requests have to come from one thread; and the process' parent learns of its end only after us.
+          const bool held = ::ptrace(PTRACE_SEIZE, process, nullptr, nullptr) == 0 &&
+                            ::ptrace(PTRACE_INTERRUPT, process, nullptr, nullptr) == 0;
+          held_.set_value(held);
+          for (int status = 0;
+               held && ::waitpid(process, &status, __WALL) == process && !WIFEXITED(status) && !WIFSIGNALED(status);) {
+          }
+        }) {}
+  ~HeldThread() { thread_.join(); }
+  bool held() { return held_.get_future().get(); }
+
+ private:
+  std::promise<bool> held_;
+  std::thread thread_;
+};
+
+// The thread that carries the words lives on, and says how far the other one is.
+TEST_P(LostRank, WhoseMainThreadHangsStopsAll) {
+  const auto [ranks, victim] = GetParam();
+  const auto started = endless(ranks);
+  const pid_t process = process_of(victim);
+  ASSERT_GT(process, 0);
+  const auto begin = std::chrono::steady_clock::now();
+  HeldThread thread(process);
+  if (!thread.held()) {
+    ::kill(process, SIGKILL);
+    started->wait();
+    GTEST_SKIP() << "threads of other processes may not be held here (ptrace)";
+  }
+  const Ended ended = started->wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);  // and 5 s in which the thread may notice
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(count(ended.err, "rank " + std::to_string(victim) + " hangs: the others have waited for it for 3 s"), 1)
+      << ended.err;
+  EXPECT_EQ(count(ended.err, "filigree: "), 1) << ended.err;
   expect_resumable(ranks);
 }
 

@@ -125,6 +125,29 @@ TEST(ExchangePlan, SetsExchangesBesideEachOther) {
   EXPECT_GT(gradients, 8 * plan.parameters) << "gradients, residuals, and what travels";
 }
 
+TEST(ExchangePlan, OfSharedStateHoldsAPartAndSendsTheValues) {
+  Config config = tiny();
+  config.run.precision = DType::bf16;
+  const auto planned = [&](std::int64_t zero) {
+    config.distributed.zero = zero;
+    return plan_exchanges({.config = config, .ranks = 8, .network = network_named("ethernet-1g")});
+  };
+  const ExchangePlan whole = planned(0), shared = planned(1);
+  for (std::size_t i = 0; i < whole.memory.size(); ++i) {
+    const auto& [purpose, bytes] = whole.memory[i];
+    const double share = static_cast<double>(shared.memory[i].second) / static_cast<double>(bytes);
+    if (purpose == "gradients") continue;  // what is staged differs a little
+    const bool state = purpose == "moments" || purpose == "masters";
+    EXPECT_TRUE(state ? share > 0.12 && share < 0.2 : share == 1.0) << purpose << " " << share;
+  }
+  // fp32 gradients one half of the way, bf16 values the other: 3/4. Radius cannot, and stays as it is.
+  EXPECT_NEAR(shared.forecasts[0].sent / whole.forecasts[0].sent, 0.75, 0.02);
+  EXPECT_NEAR(shared.forecasts[1].sent / whole.forecasts[1].sent, 1.0, 0.02);
+  EXPECT_LT(shared.forecasts[0].seconds, whole.forecasts[0].seconds);
+  EXPECT_EQ(shared.forecasts[2].sent, whole.forecasts[2].sent);
+  EXPECT_GT(shared.forecasts[4].sent, whole.forecasts[4].sent) << shared.forecasts[4].exchange;
+}
+
 TEST(ExchangePlan, SaysWhatThePaperMeasured) {
   const PaperForecast paper = forecast_paper();
   EXPECT_NEAR(paper.step_saving, 0.20, 0.01);

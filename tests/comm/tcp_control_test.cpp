@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <thread>
 
 #include "comm/agreement.h"
 
@@ -83,6 +84,36 @@ TEST(TcpControl, GathersTextsOfAnyLength) {
 TEST(TcpControl, OtherVersionsDoNotMeet) {
   const auto never = [](Control&) { return false; };
   EXPECT_EQ(run_ranks(2, 20s, never, [](int rank) { return rank == 0 ? "1" : "2"; }), (std::vector<int>{2, 2}));
+}
+
+// Its thread that carries the words lives on.
+TEST(TcpControl, ARankWhoseMainThreadHangsStopsAll) {
+  for (const int victim : {0, 2}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto body = [&](Control& control) {
+      control.progress();
+      control.all_gather("");
+      if (control.rank() == victim) std::this_thread::sleep_for(60s);
+      control.all_gather("");
+      return false;
+    };
+    EXPECT_EQ(run_ranks(3, 1s, body), (std::vector<int>{1, 1, 1})) << victim;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+  }
+}
+
+TEST(TcpControl, ARankThatWorksForLongIsWaitedFor) {
+  const auto body = [&](Control& control) {
+    control.progress();
+    control.all_gather("");
+    for (int i = 0; i < 30 && control.rank() == 1; ++i) {
+      std::this_thread::sleep_for(100ms);
+      control.progress();
+    }
+    control.all_gather("");
+    return true;
+  };
+  EXPECT_EQ(run_ranks(3, 1s, body), (std::vector<int>{0, 0, 0}));
 }
 
 TEST(TcpControl, ARankThatDiesStopsTheOthersAtOnce) {

@@ -37,6 +37,16 @@ TEST(ConfigCheck, HeadsDivide) {
             "--set: model.width: found 3, expected a multiple of 5, e.g. 5 (model.heads = 5)");
 }
 
+TEST(ConfigCheck, SharedStateNeedsAnExchangeThatUpdatesParts) {
+  for (const char* exchange : {"dense", "topk", "randomk"})
+    EXPECT_EQ(refused({"distributed.zero=1", std::string("gradients.exchange=") + exchange}), "(accepted)");
+  EXPECT_EQ(
+      refused({"distributed.zero=1", "gradients.exchange=radius"}),
+      "--set: distributed.zero: found 1, but gradients.exchange = \"radius\" chooses what it sends by the moments "
+      "of whole tensors, which then no rank has; expected 0, or another exchange");
+  EXPECT_EQ(refused({"distributed.zero=2"}), "--set: distributed.zero: found 2, expected an integer from 0 to 1");
+}
+
 TEST(ConfigCheck, ExchangesGoWithTheirSwitches) {
   const auto radius = [](std::vector<std::string> keys) {
     keys.push_back("gradients.exchange=radius");

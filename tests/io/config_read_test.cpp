@@ -289,8 +289,6 @@ TEST(ConfigRead, PathsOfTasksMayHaveANameBeforeThem) {
 
 TEST(ConfigRead, WhatThisBuildDoesNotHaveIsSaid) {
   const std::string none = "this build of filigree does not have ";
-  EXPECT_EQ(set_refusal("distributed.zero=1"),
-            "--set: distributed.zero: " + none + "sharded optimizer state; remove the key");
   for (const char* method : {"srste", "fst", "sste", "step"})
     EXPECT_EQ(set_refusal("weights.method=" + std::string(method)),
               "--set: weights.method: found \"" + std::string(method) + "\", " + none +

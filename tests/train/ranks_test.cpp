@@ -1,54 +1,15 @@
 // Several ranks, as threads of one process, train what one rank trains.
-#include "comm/agreement.h"
-#include "comm/virtual_ranks.h"
-#include "tiny_run.h"
+#include "tiny_ranks.h"
 
 namespace filigree {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::expect_near_runs;
 using testing::file_bytes;
 using testing::tiny_run_config;
+using testing::train_ranks;
 using testing::train_tiny;
-
-// Trains on `ranks` ranks; what the first one's console says goes to `said`.
-TrainOutcome train_ranks(int ranks, const Config& config, const fs::path& run, bool resume = false,
-                         std::string* said = nullptr, const std::function<Config(int, Config)>& change = {}) {
-  TrainOutcome outcome{};
-  std::ostringstream out;
-  run_virtual_ranks(ranks, [&](Communicator& communicator) {
-    std::ostringstream nowhere;
-    Console console(communicator.is_first() ? out : nowhere, false);
-    Trainer trainer(change ? change(communicator.rank(), config) : config,
-                    {.run = run, .resume = resume, .ranks = &communicator, .threads = 1}, console);
-    const TrainOutcome own = trainer.run();
-    if (communicator.is_first()) outcome = own;
-    EXPECT_EQ(nowhere.str().find("warning"), std::string::npos) << nowhere.str();
-  });
-  if (said) *said = out.str();
-  return outcome;
-}
-
-// Two runs whose sums are taken in another order stay this near for a few steps: every difference begins as a rounding,
-// 2^-24 of a value, and a step of AdamW from the start can make it some hundred times as large where a gradient is
-// hardly more than its rounding.
-constexpr double kNear = 2e-4;
-
-void expect_near_runs(const fs::path& a, const fs::path& b, std::size_t steps) {
-  const auto left = read_step_metrics(a / "metrics.jsonl"), right = read_step_metrics(b / "metrics.jsonl");
-  ASSERT_EQ(left.size(), steps);
-  ASSERT_EQ(right.size(), steps);
-  for (std::size_t i = 0; i < steps; ++i) {
-    EXPECT_EQ(left[i].step, right[i].step);
-    EXPECT_EQ(left[i].tokens, right[i].tokens);
-    EXPECT_NEAR(left[i].loss, right[i].loss, kNear * left[i].loss) << "step " << i + 1;
-    EXPECT_NEAR(left[i].grad_norm, right[i].grad_norm, 10 * kNear * left[i].grad_norm) << "step " << i + 1;
-  }
-  const auto before = read_eval_metrics(a / "eval.jsonl"), after = read_eval_metrics(b / "eval.jsonl");
-  ASSERT_EQ(before.size(), after.size());
-  for (std::size_t i = 0; i < before.size(); ++i)
-    EXPECT_NEAR(*find_value(before[i].values, "loss"), *find_value(after[i].values, "loss"), kNear * 6);
-}
 
 class Methods : public ::testing::TestWithParam<const char*> {};
 
@@ -161,6 +122,48 @@ TEST(Ranks, DivergenceIsSaidOnceAndKeepsTheLastCheckpoint) {
   EXPECT_THROW(train_ranks(2, config, run), Diverged);
   ASSERT_TRUE(newest_checkpoint(run).has_value());
   EXPECT_NO_THROW(CheckpointReader{*newest_checkpoint(run)});
+}
+
+// Counts what the trainer says it has done.
+class Counting final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string_view name() const override { return "counting"; }
+  using Communicator::all_gather;
+  std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
+  void give_up() noexcept override {}
+  void progress() noexcept override { ++count; }
+  int count = 0;
+
+ protected:
+  std::uint64_t start_all_reduce(Device&, std::span<const Tensor>) override { return 0; }
+  std::uint64_t start_reduce_scatter(Device&, const Tensor&, const Tensor&) override { return 0; }
+  std::uint64_t start_all_gather(Device&, const Tensor&, const Tensor&) override { return 0; }
+  std::uint64_t start_broadcast(Device&, const Tensor&, int) override { return 0; }
+  void wait(Device&, std::uint64_t) override {}
+};
+
+// So that nobody takes a rank that does any of this for one that hangs.
+TEST(Ranks, MicroBatchesEvaluationsAndCheckpointsAreProgress) {
+  const testing::TemporaryFolder folder;
+  int runs = 0;
+  const auto progress = [&](const std::vector<std::string>& keys) {
+    Counting ranks;
+    std::ostringstream out;
+    Console console(out, false);
+    Trainer trainer(tiny_run_config(folder.path(), keys),
+                    {.run = folder.path() / std::to_string(runs++), .ranks = &ranks}, console);
+    trainer.run();
+    return ranks.count;
+  };
+  const std::string last = "checkpoint.every=8";
+  const int evaluated_once = progress({"eval.every=8", last});  // 256 tokens in batches of 4 x 32
+  EXPECT_EQ(progress({"eval.every=8", "train.micro_batch=1", "eval.tokens=128", last}), evaluated_once + 6 * 8 + 2);
+  EXPECT_EQ(progress({"eval.every=4", last}), evaluated_once + 2);
+  const int twice = progress({"eval.every=8", "checkpoint.every=4"}) - evaluated_once;
+  EXPECT_EQ(progress({"eval.every=8", "checkpoint.every=2"}), evaluated_once + 3 * twice);
+  EXPECT_GT(twice, 60) << "the arrays of a model";
 }
 
 }  // namespace

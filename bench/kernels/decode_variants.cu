@@ -15,7 +15,7 @@ constexpr DecodeVariant variant() {
   return {kWarps, kStages, &multiply_24<kWarps, kStages>, &decode::launch_block_decode_stream<kWarps, kStages>};
 }
 
-constexpr DecodeVariant kVariants[] = {variant<8, 3>(), variant<8, 6>(), variant<16, 2>(), variant<16, 3>()};
+constexpr DecodeVariant kVariants[] = {variant<8, 3>(), variant<8, 4>(), variant<8, 5>(), variant<8, 6>()};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Block-sparse weights for decode_stream.cuh. A part is some rows of a block row. The kept blocks of that row make one
+// Block-sparse weights for decode_stream.cuh. A piece is some rows of a block row. The kept blocks of that row make one
 // dense matrix, and x's places follow it: block after block of the list.
 //
 // A step is 64 inputs of one block, of each row 128 bytes in eight pieces of 16.
@@ -23,29 +23,22 @@ __device__ __forceinline__ void write_output(const BlockForwardArgs& args, std::
 }
 
 struct BlockDecodeWeights {
-  static constexpr int kThreadBlocks = 2;
   static constexpr int kStepInputs = 64;
   static constexpr int kStageBytes = cuda::kDecodeTileBytes;
 
   BlockForwardArgs args;
-  int parts;      // of a block row
-  int part_rows;  // at most
   int block_steps;
 
   struct Part {
-    int line, first_row;  // block row, and the first of its rows
-    int first_entry;
-    int rows, inputs;
+    int output, first_row;  // the first row's place in W, and in its block row
+    int first_entry, inputs;
   };
-  __device__ Part part() const {
-    const int line = static_cast<int>(blockIdx.x) / parts, first_row = static_cast<int>(blockIdx.x) % parts * part_rows;
-    const std::int64_t in_weight = args.grid.rows - std::int64_t{line} * args.grid.block.rows;
-    const int rows = static_cast<int>(min(std::int64_t{args.grid.block.rows}, in_weight));
+  __device__ Part part(const cuda::DecodeRows& rows) const {
+    const int height = args.grid.block.rows, line = rows.first / height;
     const int first_entry = args.lists.row_start[line];
-    return {.line = line,
-            .first_row = first_row,
+    return {.output = rows.first,
+            .first_row = rows.first - line * height,
             .first_entry = first_entry,
-            .rows = min(part_rows, rows - first_row),
             .inputs = (args.lists.row_start[line + 1] - first_entry) * args.grid.block.columns};
   }
   // A block may hang over W's right edge: its entries there are zeros, but x ends.
@@ -92,7 +85,7 @@ struct BlockDecodeWeights {
   }
 
   __device__ __forceinline__ void write(const Part& part, int row, int token, float sum) const {
-    write_output(args, token, std::int64_t{part.line} * args.grid.block.rows + part.first_row + row, sum);
+    write_output(args, token, part.output + row, sum);
   }
 };
 
@@ -105,26 +98,24 @@ inline bool suits_decode_stream(const BlockGrid& grid) {
 template <int kWarps, int kStages>
 void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* stream) {
   const BlockGrid& grid = args.grid;
-  const auto lines = static_cast<int>(grid.block_rows());
-  // About as many thread blocks as multiprocessors, or, where that leaves many of them out, twice as many.
-  const int multiprocessors = cuda::DecodeGpu::current().multiprocessors;
-  int parts = multiprocessors / lines;
-  if (4 * parts * lines < 3 * multiprocessors) parts = 2 * multiprocessors / lines;
-  parts = std::clamp(parts, 1, grid.block.rows);
-  BlockDecodeWeights weights = {.args = args,
-                                .parts = parts,
-                                .part_rows = (grid.block.rows + parts - 1) / parts,
-                                .block_steps = grid.block.columns / BlockDecodeWeights::kStepInputs};
-  weights.parts = (grid.block.rows + weights.part_rows - 1) / weights.part_rows;
+  constexpr int kUnit = 8;  // rows: pieces of fewer would gather x for next to nothing
+  const BlockDecodeWeights weights = {.args = args,
+                                      .block_steps = grid.block.columns / BlockDecodeWeights::kStepInputs};
   const cuda::DecodeLayout layout = {.x = static_cast<const __nv_bfloat16*>(args.x),
+                                     .rows = static_cast<int>(grid.rows),
                                      .columns = static_cast<int>(grid.columns),
                                      .tokens = static_cast<int>(args.tokens),
+                                     .unit = kUnit,
+                                     .line = grid.block.rows,
                                      .settled = args.settled};
-  const std::int64_t blocks = std::int64_t{lines} * weights.parts, inputs = grid.block_columns() * grid.block.columns;
+  // Room for x of the mean block row.
+  const std::int64_t lines = grid.block_rows(), mean = (args.lists.blocks + lines - 1) / lines;
+  const std::int64_t inputs = mean * grid.block.columns, most_inputs = grid.block_columns() * grid.block.columns;
+  const int most_rows = std::min<int>(grid.block.rows, cuda::kMostShareRows);
   if (args.tokens > cuda::kDecodeTileTokens)
-    cuda::launch_decode_stream<kWarps, kStages, 2>(weights, layout, blocks, weights.part_rows, inputs, stream);
+    cuda::launch_decode_stream<kWarps, kStages, 2>(weights, layout, inputs, most_inputs, most_rows, stream);
   else
-    cuda::launch_decode_stream<kWarps, kStages, 1>(weights, layout, blocks, weights.part_rows, inputs, stream);
+    cuda::launch_decode_stream<kWarps, kStages, 1>(weights, layout, inputs, most_inputs, most_rows, stream);
 }
 
 }  // namespace filigree::decode

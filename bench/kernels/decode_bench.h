@@ -3,7 +3,7 @@
 //
 //   filigree_cuda_bench --only 13b-
 //
-// Names: 13b-LAYER-TOKENS-METHOD, a variant followed by its warps and stages. Results are compared with the dense
+// Names: 13b-LAYER-TOKENS-METHOD, a variant followed by its warps and stages, and by "alone" without clusters. Results are compared with the dense
 // product of the same matrix first.
 #pragma once
 

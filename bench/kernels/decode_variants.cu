@@ -6,16 +6,21 @@
 namespace filigree::bench {
 namespace {
 
-template <int kWarps, int kStages>
+template <int kStages, bool kClusters>
 void multiply_24(const NmMatmulArgs& args, CUstream_st* stream) {
-  cuda::launch_nm_decode_stream<kWarps, kStages>(args, true, stream);
+  cuda::launch_nm_decode_stream<cuda::kDecodeStreamWarps, kStages>(args, true, stream, kClusters);
 }
-template <int kWarps, int kStages>
+template <int kStages, bool kClusters>
+void multiply_blocks(const BlockForwardArgs& args, CUstream_st* stream) {
+  decode::launch_block_decode_stream<cuda::kDecodeStreamWarps, kStages>(args, stream, kClusters);
+}
+template <int kStages, bool kClusters = true>
 constexpr DecodeVariant variant() {
-  return {kWarps, kStages, &multiply_24<kWarps, kStages>, &decode::launch_block_decode_stream<kWarps, kStages>};
+  return {cuda::kDecodeStreamWarps, kStages, kClusters, &multiply_24<kStages, kClusters>,
+          &multiply_blocks<kStages, kClusters>};
 }
 
-constexpr DecodeVariant kVariants[] = {variant<8, 3>(), variant<8, 4>(), variant<8, 5>(), variant<8, 6>()};
+constexpr DecodeVariant kVariants[] = {variant<3>(), variant<4>(), variant<5>(), variant<6, false>()};
 
 }  // namespace
 

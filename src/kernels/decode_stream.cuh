@@ -21,7 +21,7 @@
 //   Operands, load(to, from, x, lane)     of a step, from its stage and from x: shared memory, the place of the step in
 //                                         row l % 8 of 8 tokens
 //   multiply(part, step, sums, operands)  adds its products
-//   write(part, row, token, sum)          takes a sum of all inputs
+//   write(output, token, sum)             takes a sum of all inputs of a row of W
 #pragma once
 
 #include <algorithm>
@@ -56,12 +56,42 @@ struct DecodeLayout {
 template <typename Weights>
 struct DecodePiece {
   typename Weights::Part part;
+  int first;  // row of W
   DecodeCut cut;
 };
 
 // Sums of a tile, by pairs of tokens: those of a pair lie row by row. With a pair's 20 places for its 16 rows neither
 // those who store (8 rows of 4 pairs) nor those who read (16 rows of 2) meet in a bank.
 inline constexpr int kDecodePairStride = 20;
+
+// Asks for `count` places of x, from `first` on: a row of each token. `thread` of kThreads. `wait`: for the kernel before
+// this one, which writes x; where x is, W says without it.
+template <int kThreads, typename Weights>
+__device__ __forceinline__ void copy_decode_x(const Weights& weights, const DecodeLayout& layout,
+                                              const typename Weights::Part& part, int first, int count,
+                                              std::uint32_t start, int thread, bool wait) {
+  constexpr int kBatch = 4;
+  for (int place = 8 * thread; place < count; place += kBatch * 8 * kThreads) {
+    int columns[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int here = place + i * 8 * kThreads;
+      columns[i] = here < count ? weights.x_at(part, first + here) : -1;
+    }
+    if (wait) wait_for_previous();
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int here = place + i * 8 * kThreads;
+      if (here >= count) break;
+      const __nv_bfloat16* from = layout.x + max(columns[i], 0);
+      std::uint32_t to = start + 2 * here;
+      for (int token = 0; token < layout.tokens; ++token, from += layout.columns, to += layout.x_stride)
+        copy_16_or_zeros(to, from, columns[i] >= 0);
+    }
+  }
+  if (wait) wait_for_previous();  // those that had nothing to copy
+  copies_commit();
+}
 
 // --- Kernel --------------------------------------------------------------------------------------------------------
 
@@ -93,7 +123,7 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
     const DecodeRows rows = decode_piece(share, i, layout.line);
     const typename Weights::Part part = weights.part(rows);
     const int steps = (part.inputs + Weights::kStepInputs - 1) / Weights::kStepInputs;
-    pieces[i] = {part, decode_cut(rows.rows, steps, layout.most_steps, kWarps)};
+    pieces[i] = {part, rows.first, decode_cut(rows.rows, steps, layout.most_steps, kWarps)};
   }
   __syncthreads();
   const Piece* const end = pieces + piece_count;
@@ -101,36 +131,13 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
   // Barriers: when x of the first phase is there; for each tile, when all sums of it are. Before the last one of a
   // phase comes x of the next phase; after it nobody reads this phase's any more.
   if (warp >= kWarps) {
-    constexpr int kThreads = kDecodeHelpers * kWarp, kBatch = 4;
+    constexpr int kThreads = kDecodeHelpers * kWarp;
     const int thread = static_cast<int>(threadIdx.x) - kWarps * kWarp;
-    bool first_phase = true;
-    const auto copy_x = [&](const Piece& piece, int phase, std::uint32_t start) {
-      const int first = phase * piece.cut.phase_steps * Weights::kStepInputs;
-      const int count = piece.cut.steps_of(phase) * Weights::kStepInputs;
-      for (int place = 8 * thread; place < count; place += kBatch * 8 * kThreads) {
-        int columns[kBatch];
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          const int here = place + i * 8 * kThreads;
-          columns[i] = here < count ? weights.x_at(piece.part, first + here) : -1;
-        }
-        // Where x is, W says; x itself is what the kernel before this one writes.
-        if (first_phase) wait_for_previous();
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          const int here = place + i * 8 * kThreads;
-          if (here >= count) break;
-          const __nv_bfloat16* from = layout.x + max(columns[i], 0);
-          std::uint32_t to = start + 2 * here;
-          for (int token = 0; token < layout.tokens; ++token, from += layout.columns, to += layout.x_stride)
-            copy_16_or_zeros(to, from, columns[i] >= 0);
-        }
-      }
-      copies_commit();
+    const auto copy_x = [&](const Piece& piece, int phase, std::uint32_t start, bool wait) {
+      copy_decode_x<kThreads>(weights, layout, piece.part, phase * piece.cut.phase_steps * Weights::kStepInputs,
+                              piece.cut.steps_of(phase) * Weights::kStepInputs, start, thread, wait);
     };
-    copy_x(*pieces, 0, x_start);
-    wait_for_previous();  // those that had nothing to copy
-    first_phase = false;
+    copy_x(*pieces, 0, x_start, true);
     copies_wait<0>();
     __syncthreads();
     int turn = 0;
@@ -139,9 +146,9 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
       for (int phase = 0; phase < piece->cut.phases; ++phase) {
         const bool last = phase + 1 == piece->cut.phases;
         if (!last)
-          copy_x(*piece, phase + 1, x_start + x_other);
+          copy_x(*piece, phase + 1, x_start + x_other, false);
         else if (piece + 1 != end)
-          copy_x(piece[1], 0, x_start + x_other);
+          copy_x(piece[1], 0, x_start + x_other, false);
         x_other = layout.x_next - x_other;
         for (int tile = 0; tile < piece->cut.tiles; ++tile, turn ^= 1) {
           if (tile + 1 == piece->cut.tiles) copies_wait<0>();
@@ -164,8 +171,9 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
               *rest = sum;
               continue;
             }
-            weights.write(piece->part, row0 + row, 2 * pair, sum.x);
-            if (2 * pair + 1 < layout.tokens) weights.write(piece->part, row0 + row, 2 * pair + 1, sum.y);
+            const int output = piece->first + row0 + row;
+            weights.write(output, 2 * pair, sum.x);
+            if (2 * pair + 1 < layout.tokens) weights.write(output, 2 * pair + 1, sum.y);
           }
         }
       }

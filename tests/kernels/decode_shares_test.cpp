@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/decode_cluster.h"
+
 namespace filigree::cuda {
 namespace {
 
@@ -102,6 +104,79 @@ TEST(DecodeShares, WarpsTakeEveryStepOnce) {
       }
       for (const DecodeWalk<Piece>& walk : walks) EXPECT_TRUE(walk.done());
     }
+}
+
+struct ClusterPiece {
+  DecodeClusterCut cut;
+};
+
+TEST(DecodeCluster, ThreadBlocksAndWarpsTakeEveryStepOnce) {
+  constexpr int kWarps = 8;
+  for (const int ranks : {2, 4, 8})
+    for (const int most_steps : {1, 5, 40})
+      for (const std::vector<int>& steps : {std::vector{1}, {40}, {3, 9, 1, 40}, {160, 7}}) {
+        std::vector<int> next(steps.size());
+        for (int rank = 0; rank < ranks; ++rank) {
+          std::vector<ClusterPiece> pieces;
+          for (std::size_t i = 0; i < steps.size(); ++i)
+            pieces.push_back({decode_cluster_cut(static_cast<int>(1 + 149 * i), steps[i], rank, ranks, most_steps,
+                                                 kWarps)});
+          const ClusterPiece* const end = pieces.data() + pieces.size();
+          std::vector<DecodeClusterWalk<ClusterPiece>> walks;
+          for (int warp = 0; warp < kWarps; ++warp) walks.emplace_back(pieces.data(), end, warp, kWarps);
+          for (std::size_t i = 0; i < steps.size(); ++i) {
+            const DecodeClusterCut& cut = pieces[i].cut;
+            ASSERT_EQ(cut.first_step, next[i]);
+            next[i] += cut.steps;
+            int taken = 0, rows = 0;
+            for (int tile = 0; tile < cut.tiles; ++tile) {
+              ASSERT_GE(cut.rows_of(tile), 1);
+              ASSERT_LE(cut.rows_of(tile), kDecodeTileRows);
+              rows += cut.rows_of(tile);
+            }
+            EXPECT_EQ(rows, 1 + 149 * static_cast<int>(i));
+            for (int phase = 0; phase < cut.phases; ++phase) {
+              ASSERT_LE(cut.steps_of(phase), most_steps);
+              taken += cut.steps_of(phase);
+              for (int tile = 0; tile < cut.tiles; ++tile)
+                for (int step = 0; step < cut.steps_of(phase); ++step) {
+                  auto& walk = walks[static_cast<std::size_t>(tile % kWarps)];
+                  ASSERT_EQ(walk.piece, &pieces[i]);
+                  ASSERT_EQ(walk.phase, phase);
+                  ASSERT_EQ(walk.tile, tile);
+                  ASSERT_EQ(walk.step, step);
+                  walk.advance(tile % kWarps, kWarps);
+                }
+            }
+            EXPECT_EQ(taken, cut.steps);
+          }
+          for (const auto& walk : walks) EXPECT_TRUE(walk.done());
+        }
+        EXPECT_EQ(next, steps);
+      }
+}
+
+// H200: 66, 32 and 16 clusters.
+TEST(DecodeCluster, WideInputsAreCutIntoMoreParts) {
+  const auto chosen = [](std::int64_t rows, std::int64_t inputs, std::initializer_list<int> active) {
+    const int* const most = active.begin();
+    return choose_decode_cluster({.rows = rows,
+                                  .inputs = inputs,
+                                  .tokens = 16,
+                                  .warps = 8,
+                                  .row_bytes = 1.125 * static_cast<double>(inputs)},
+                                 {most[0], most[1], most[2]});
+  };
+  EXPECT_EQ(chosen(20480, 5120, {66, 32, 16}).ranks, 4);
+  EXPECT_EQ(chosen(5120, 20480, {66, 32, 16}).ranks, 8);
+  EXPECT_EQ(chosen(5120, 20480, {66, 32, 0}).ranks, 4);
+  EXPECT_EQ(chosen(5120, 20480, {0, 0, 0}).ranks, 0);
+  for (const std::int64_t rows : {1, 100, 5120, 200000}) {
+    const DecodeClusterChoice choice = chosen(rows, 1024, {66, 32, 16});
+    EXPECT_GE(choice.shares, 1);
+    EXPECT_LE(choice.shares, rows);
+    EXPECT_LE(most_decode_rows(choice.shares, static_cast<int>(rows), 1), 1024);
+  }
 }
 
 }  // namespace

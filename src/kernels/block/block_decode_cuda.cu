@@ -158,9 +158,7 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_kernel(const BlockFo
 void block_forward(const BlockForwardArgs& args, const BlockPlan& plan, CUstream_st* stream) {
   const BlockGrid& grid = args.grid;
   if (suits_decode_stream(grid) && cuda::DecodeGpu::current().streams())
-    return args.tokens > cuda::kDecodeTileTokens
-               ? launch_block_decode_stream<cuda::kDecodeStreamWarps, cuda::kDecodeStagesOfMany>(args, stream)
-               : launch_block_decode_stream<cuda::kDecodeStreamWarps, cuda::kDecodeStages>(args, stream);
+    return launch_block_decode_stream<cuda::kDecodeStreamWarps, cuda::kDecodeStages>(args, stream);
   const bool wide = grid.columns % kChunk == 0 && grid.block.columns % kChunk == 0;
   const int tiles = args.tokens > 8 ? 2 : 1;
   const auto kernel = tiles == 1 ? (wide ? decode_kernel<1, true> : decode_kernel<1, false>)

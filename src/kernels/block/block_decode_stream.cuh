@@ -6,7 +6,7 @@
 
 #include "kernels/block/block_activation.cuh"
 #include "kernels/block/block_matmul.h"
-#include "kernels/decode_stream.cuh"
+#include "kernels/decode_cluster.cuh"
 
 namespace filigree::decode {
 
@@ -30,14 +30,13 @@ struct BlockDecodeWeights {
   int block_steps;
 
   struct Part {
-    int output, first_row;  // the first row's place in W, and in its block row
+    int first_row;  // of its block row
     int first_entry, inputs;
   };
   __device__ Part part(const cuda::DecodeRows& rows) const {
     const int height = args.grid.block.rows, line = rows.first / height;
     const int first_entry = args.lists.row_start[line];
-    return {.output = rows.first,
-            .first_row = rows.first - line * height,
+    return {.first_row = rows.first - line * height,
             .first_entry = first_entry,
             .inputs = (args.lists.row_start[line + 1] - first_entry) * args.grid.block.columns};
   }
@@ -84,8 +83,8 @@ struct BlockDecodeWeights {
       }
   }
 
-  __device__ __forceinline__ void write(const Part& part, int row, int token, float sum) const {
-    write_output(args, token, part.output + row, sum);
+  __device__ __forceinline__ void write(int output, int token, float sum) const {
+    write_output(args, token, output, sum);
   }
 };
 
@@ -95,8 +94,9 @@ inline bool suits_decode_stream(const BlockGrid& grid) {
          std::max(grid.rows, grid.columns) <= INT32_MAX / 2;
 }
 
+// `clusters`: for many tokens, where there are any.
 template <int kWarps, int kStages>
-void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* stream) {
+void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* stream, bool clusters = true) {
   const BlockGrid& grid = args.grid;
   constexpr int kUnit = 8;  // rows: pieces of fewer would gather x for next to nothing
   const BlockDecodeWeights weights = {.args = args,
@@ -112,10 +112,11 @@ void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* strea
   const std::int64_t lines = grid.block_rows(), mean = (args.lists.blocks + lines - 1) / lines;
   const std::int64_t inputs = mean * grid.block.columns, most_inputs = grid.block_columns() * grid.block.columns;
   const int most_rows = std::min<int>(grid.block.rows, cuda::kMostShareRows);
-  if (args.tokens > cuda::kDecodeTileTokens)
-    cuda::launch_decode_stream<kWarps, kStages, 2>(weights, layout, inputs, most_inputs, most_rows, stream);
-  else
-    cuda::launch_decode_stream<kWarps, kStages, 1>(weights, layout, inputs, most_inputs, most_rows, stream);
+  if (args.tokens <= cuda::kDecodeTileTokens)
+    return cuda::launch_decode_stream<kWarps, kStages, 1>(weights, layout, inputs, most_inputs, most_rows, stream);
+  if (clusters && cuda::launch_decode_cluster<kWarps, kStages, 2>(weights, layout, inputs, most_inputs, stream)) return;
+  cuda::launch_decode_stream<kWarps, cuda::kDecodeStagesOfMany, 2>(weights, layout, inputs, most_inputs, most_rows,
+                                                                  stream);
 }
 
 }  // namespace filigree::decode

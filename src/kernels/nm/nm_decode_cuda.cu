@@ -162,11 +162,7 @@ void nm_decode(Device& device, const NmMatmulArgs& args) {
   require(takes_nm_decode(args), "nm_decode: not a product of a few tokens with a 2:4 matrix in bf16");
   const NmMatrix& weight = args.weight;
   if (weight.columns % NmDecodeWeights::kWidth == 0 && DecodeGpu::current().streams())
-    return args.x.shape[0] > kDecodeTileTokens
-               ? launch_nm_decode_stream<kDecodeStreamWarps, kDecodeStagesOfMany>(args, device.weights_settled(),
-                                                                                  device.stream())
-               : launch_nm_decode_stream<kDecodeStreamWarps, kDecodeStages>(args, device.weights_settled(),
-                                                                            device.stream());
+    return launch_nm_decode_stream<kDecodeStreamWarps, kDecodeStages>(args, device.weights_settled(), device.stream());
   const DecodeArgs to{.y = static_cast<__nv_bfloat16*>(args.y.data),
                       .x = static_cast<const __nv_bfloat16*>(args.x.data),
                       .values = static_cast<const __nv_bfloat16*>(weight.values.data),

@@ -7,7 +7,7 @@
 // them.
 #pragma once
 
-#include "kernels/decode_stream.cuh"
+#include "kernels/decode_cluster.cuh"
 #include "kernels/nm/nm_matmul.h"
 #include "kernels/nm/nm_metadata.h"
 
@@ -82,17 +82,17 @@ struct NmDecodeWeights {
       for (int t = 0; t < kTokenTiles; ++t) multiply_24<1>(sums[t], from.w[2 + i], from.x[2 + i][t], from.metadata[i]);
   }
 
-  __device__ __forceinline__ void write(const Part& part, int row, int token, float sum) const {
-    const int output = part.first + row;
+  __device__ __forceinline__ void write(int output, int token, float sum) const {
     sum = scale * sum + (bias != nullptr ? bias[output] : 0.0f);
     __nv_bfloat16& to = y[std::int64_t{token} * rows + output];
     to = from_float<__nv_bfloat16>(accumulate ? sum + to_float(to) : sum);
   }
 };
 
-// Arguments that takes_nm_decode, with K a multiple of NmDecodeWeights::kWidth. `settled`: see DecodeLayout.
+// Arguments that takes_nm_decode, with K a multiple of NmDecodeWeights::kWidth. `settled`: see DecodeLayout. `clusters`:
+// for many tokens, where there are any.
 template <int kWarps, int kStages>
-void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st* stream) {
+void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st* stream, bool clusters = true) {
   const NmMatrix& weight = args.weight;
   const NmDecodeWeights weights = {.y = static_cast<__nv_bfloat16*>(args.y.data),
                                    .values = static_cast<const std::uint8_t*>(weight.values.data),
@@ -109,10 +109,11 @@ void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st
                                .tokens = static_cast<int>(args.x.shape[0]),
                                .line = weights.rows,
                                .settled = settled};
-  if (layout.tokens > kDecodeTileTokens)
-    launch_decode_stream<kWarps, kStages, 2>(weights, layout, weight.columns, weight.columns, kMostShareRows, stream);
-  else
-    launch_decode_stream<kWarps, kStages, 1>(weights, layout, weight.columns, weight.columns, kMostShareRows, stream);
+  const std::int64_t inputs = weight.columns;
+  if (layout.tokens <= kDecodeTileTokens)
+    return launch_decode_stream<kWarps, kStages, 1>(weights, layout, inputs, inputs, kMostShareRows, stream);
+  if (clusters && launch_decode_cluster<kWarps, kStages, 2>(weights, layout, inputs, inputs, stream)) return;
+  launch_decode_stream<kWarps, kDecodeStagesOfMany, 2>(weights, layout, inputs, inputs, kMostShareRows, stream);
 }
 
 }  // namespace filigree::cuda

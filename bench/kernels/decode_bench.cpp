@@ -24,10 +24,6 @@ struct Shape13B {
 };
 constexpr Shape13B kShapes[] = {{"qkv", 15360, 5120}, {"out", 5120, 5120}, {"up", 20480, 5120}, {"down", 5120, 20480}};
 
-std::string name_of(const DecodeVariant& variant) {
-  return fmt::format("{}x{}{}", variant.warps, variant.stages, variant.clusters ? "" : "-alone");
-}
-
 class DecodeCase {
  public:
   DecodeCase(BandwidthBench& bench, const Shape13B& shape, std::int64_t tokens)
@@ -65,7 +61,7 @@ class DecodeCase {
     const auto args = [&](int i) { return NmMatmulArgs{.y = y_, .x = x_, .weight = matrix(i)}; };
     time("24", 1.125, [&](int i) { nm_matmul(device(), args(i)); });
     for (const DecodeVariant& variant : decode_variants())
-      time(fmt::format("24-{}", name_of(variant)), 1.125,
+      time(fmt::format("24-{}", variant.name), 1.125,
            [&](int i) { variant.multiply_24(args(i), stream()); });
   }
 
@@ -99,7 +95,7 @@ class DecodeCase {
     const double bytes = 2.0 * kDensity;
     time("block", bytes, [&](int i) { block_forward(args_of(i), plan, stream()); });
     for (const DecodeVariant& variant : decode_variants())
-      time(fmt::format("block-{}", name_of(variant)), bytes,
+      time(fmt::format("block-{}", variant.name), bytes,
            [&](int i) { variant.multiply_blocks(args_of(i), stream()); });
   }
 

@@ -1,4 +1,4 @@
-// decode_stream.cuh for more than 8 tokens, from compute capability 9.0 on: x is large then, 160 KB for 16 tokens and
+// decode_stream.cuh for more than 8 tokens from compute capability 9.0 on: x is large then, 160 KB for 16 tokens and
 // 5120 inputs, and every multiprocessor would read all of it. Here a cluster of thread blocks has a share of the rows
 // together (decode_cluster.h). Each of them takes a part of the inputs, and so reads that part of x alone; in the end
 // they read each other's sums, and add them in order.
@@ -202,6 +202,9 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
 
 // --- Launcher ------------------------------------------------------------------------------------------------------
 
+// Products take clusters for many tokens, where there are any; filigree_cuda_bench compares the others.
+enum class DecodeClusters : std::uint8_t { never, many_tokens, always };
+
 // False: nothing was launched, for clusters or shared memory do not suffice. Arguments as those of
 // launch_decode_stream.
 template <int kWarps, int kStages, int kTokenTiles, typename Weights>
@@ -274,6 +277,23 @@ bool launch_decode_cluster(const Weights& weights, DecodeLayout layout, std::int
   launch.config.numAttrs = 2;
   check(cudaLaunchKernelEx(&launch.config, kernel, weights, layout, choice.ranks));
   return true;
+}
+
+// With clusters or without.
+template <int kWarps, int kStages, typename Weights>
+void launch_decode(const Weights& weights, const DecodeLayout& layout, std::int64_t inputs, std::int64_t most_inputs,
+                   int rows_of_phases, DecodeClusters clusters, CUstream_st* stream) {
+  if (layout.tokens > kDecodeTileTokens) {
+    if (clusters != DecodeClusters::never &&
+        launch_decode_cluster<kWarps, kStages, 2>(weights, layout, inputs, most_inputs, stream))
+      return;
+    return launch_decode_stream<kWarps, kDecodeStagesOfMany, 2>(weights, layout, inputs, most_inputs, rows_of_phases,
+                                                                stream);
+  }
+  if (clusters == DecodeClusters::always &&
+      launch_decode_cluster<kWarps, kStages, 1>(weights, layout, inputs, most_inputs, stream))
+    return;
+  launch_decode_stream<kWarps, kStages, 1>(weights, layout, inputs, most_inputs, rows_of_phases, stream);
 }
 
 }  // namespace filigree::cuda

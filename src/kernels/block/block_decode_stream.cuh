@@ -94,9 +94,9 @@ inline bool suits_decode_stream(const BlockGrid& grid) {
          std::max(grid.rows, grid.columns) <= INT32_MAX / 2;
 }
 
-// `clusters`: for many tokens, where there are any.
 template <int kWarps, int kStages>
-void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* stream, bool clusters = true) {
+void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* stream,
+                                cuda::DecodeClusters clusters = cuda::DecodeClusters::many_tokens) {
   const BlockGrid& grid = args.grid;
   constexpr int kUnit = 8;  // rows: pieces of fewer would gather x for next to nothing
   const BlockDecodeWeights weights = {.args = args,
@@ -112,11 +112,7 @@ void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* strea
   const std::int64_t lines = grid.block_rows(), mean = (args.lists.blocks + lines - 1) / lines;
   const std::int64_t inputs = mean * grid.block.columns, most_inputs = grid.block_columns() * grid.block.columns;
   const int most_rows = std::min<int>(grid.block.rows, cuda::kMostShareRows);
-  if (args.tokens <= cuda::kDecodeTileTokens)
-    return cuda::launch_decode_stream<kWarps, kStages, 1>(weights, layout, inputs, most_inputs, most_rows, stream);
-  if (clusters && cuda::launch_decode_cluster<kWarps, kStages, 2>(weights, layout, inputs, most_inputs, stream)) return;
-  cuda::launch_decode_stream<kWarps, cuda::kDecodeStagesOfMany, 2>(weights, layout, inputs, most_inputs, most_rows,
-                                                                  stream);
+  cuda::launch_decode<kWarps, kStages>(weights, layout, inputs, most_inputs, most_rows, clusters, stream);
 }
 
 }  // namespace filigree::decode

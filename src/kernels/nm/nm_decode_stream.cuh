@@ -89,10 +89,10 @@ struct NmDecodeWeights {
   }
 };
 
-// Arguments that takes_nm_decode, with K a multiple of NmDecodeWeights::kWidth. `settled`: see DecodeLayout. `clusters`:
-// for many tokens, where there are any.
+// Arguments that takes_nm_decode, with K a multiple of NmDecodeWeights::kWidth. `settled`: see DecodeLayout.
 template <int kWarps, int kStages>
-void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st* stream, bool clusters = true) {
+void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st* stream,
+                             DecodeClusters clusters = DecodeClusters::many_tokens) {
   const NmMatrix& weight = args.weight;
   const NmDecodeWeights weights = {.y = static_cast<__nv_bfloat16*>(args.y.data),
                                    .values = static_cast<const std::uint8_t*>(weight.values.data),
@@ -109,11 +109,7 @@ void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st
                                .tokens = static_cast<int>(args.x.shape[0]),
                                .line = weights.rows,
                                .settled = settled};
-  const std::int64_t inputs = weight.columns;
-  if (layout.tokens <= kDecodeTileTokens)
-    return launch_decode_stream<kWarps, kStages, 1>(weights, layout, inputs, inputs, kMostShareRows, stream);
-  if (clusters && launch_decode_cluster<kWarps, kStages, 2>(weights, layout, inputs, inputs, stream)) return;
-  launch_decode_stream<kWarps, kDecodeStagesOfMany, 2>(weights, layout, inputs, inputs, kMostShareRows, stream);
+  launch_decode<kWarps, kStages>(weights, layout, weight.columns, weight.columns, kMostShareRows, clusters, stream);
 }
 
 }  // namespace filigree::cuda

@@ -170,31 +170,42 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
         x_now = layout.x_next - x_now;
       }
     }
-    wait_for_previous();  // y may be what it reads
+    wait_for_previous();  // which may read y, and may write what joins it
   }
 
-  // Each thread block takes some of the rows.
-  __syncwarp();
-  cluster_barrier();
+  // Each thread block takes some of the rows, each thread a few pairs of tokens of them at once.
+  constexpr int kItems = 4;
   const DecodeRows mine = {share.rows * rank / ranks, share.rows * (rank + 1) / ranks - share.rows * rank / ranks};
-  const int pairs = (layout.tokens + 1) / 2;
+  const int items = mine.rows * ((layout.tokens + 1) / 2);
   const std::uint32_t sums_start = shared_address(kept);
-  for (int i = static_cast<int>(threadIdx.x); i < mine.rows * pairs; i += kThreads) {
-    const int pair = i / mine.rows, row = mine.first + i % mine.rows;
-    const std::uint32_t from = sums_start + (pair * layout.kept_rows + row) * static_cast<int>(sizeof(float2));
-    float2 parts[kDecodeMostRanks];
+  for (int first = static_cast<int>(threadIdx.x); first - static_cast<int>(threadIdx.x) < max(items, 1);
+       first += kItems * kThreads) {
+    DecodeRest<Weights> rest[kItems];
 #pragma unroll
-    for (int r = 0; r < kDecodeMostRanks; ++r)
-      if (r < ranks) parts[r] = load_from_rank(from, r);
-    float2 sum = parts[0];
+    for (int k = 0; k < kItems; ++k) {
+      const int i = first + k * kThreads;
+      if (i < items) rest[k].read(weights, share.first + mine.first + i % mine.rows, i / mine.rows * 2, layout.tokens);
+    }
+    if (first == static_cast<int>(threadIdx.x)) cluster_barrier();
 #pragma unroll
-    for (int r = 1; r < kDecodeMostRanks; ++r)
-      if (r < ranks) {
-        sum.x += parts[r].x;
-        sum.y += parts[r].y;
-      }
-    weights.write(share.first + row, 2 * pair, sum.x);
-    if (2 * pair + 1 < layout.tokens) weights.write(share.first + row, 2 * pair + 1, sum.y);
+    for (int k = 0; k < kItems; ++k) {
+      const int i = first + k * kThreads;
+      if (i >= items) continue;
+      const int pair = i / mine.rows, row = mine.first + i % mine.rows;
+      const std::uint32_t from = sums_start + (pair * layout.kept_rows + row) * static_cast<int>(sizeof(float2));
+      float2 parts[kDecodeMostRanks];
+#pragma unroll
+      for (int r = 0; r < kDecodeMostRanks; ++r)
+        if (r < ranks) parts[r] = load_from_rank(from, r);
+      float2 sum = parts[0];
+#pragma unroll
+      for (int r = 1; r < kDecodeMostRanks; ++r)
+        if (r < ranks) {
+          sum.x += parts[r].x;
+          sum.y += parts[r].y;
+        }
+      rest[k].write(weights, share.first + row, 2 * pair, layout.tokens, sum);
+    }
   }
   __syncwarp();
   cluster_barrier();  // until all have read this one's

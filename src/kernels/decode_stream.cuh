@@ -21,7 +21,8 @@
 //   Operands, load(to, from, x, lane)     of a step, from its stage and from x: shared memory, the place of the step in
 //                                         row l % 8 of 8 tokens
 //   multiply(part, step, sums, operands)  adds its products
-//   write(output, token, sum)             takes a sum of all inputs of a row of W
+//   Rest, rest(output, token)             what joins the sum of all inputs of a row of W: read while W still arrives
+//   write(output, token, sum, rest)       takes that sum
 #pragma once
 
 #include <algorithm>
@@ -63,6 +64,21 @@ struct DecodePiece {
 // Sums of a tile, by pairs of tokens: those of a pair lie row by row. With a pair's 20 places for its 16 rows neither
 // those who store (8 rows of 4 pairs) nor those who read (16 rows of 2) meet in a bank.
 inline constexpr int kDecodePairStride = 20;
+
+// Of the sums of a pair of tokens, `token` and the next one, which may not be there.
+template <typename Weights>
+struct DecodeRest {
+  typename Weights::Rest rest[2] = {};
+  __device__ __forceinline__ void read(const Weights& weights, int output, int token, int tokens) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      if (token + i < tokens) rest[i] = weights.rest(output, token + i);
+  }
+  __device__ __forceinline__ void write(const Weights& weights, int output, int token, int tokens, float2 sum) const {
+    if (token < tokens) weights.write(output, token, sum.x, rest[0]);
+    if (token + 1 < tokens) weights.write(output, token + 1, sum.y, rest[1]);
+  }
+};
 
 // Asks for `count` places of x, from `first` on: a row of each token. `thread` of kThreads. `wait`: for the kernel before
 // this one, which writes x; where x is, W says without it.
@@ -132,6 +148,7 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
   // phase comes x of the next phase; after it nobody reads this phase's any more.
   if (warp >= kWarps) {
     constexpr int kThreads = kDecodeHelpers * kWarp;
+    static_assert(kThreads == 4 * kDecodeTileRows);
     const int thread = static_cast<int>(threadIdx.x) - kWarps * kWarp;
     const auto copy_x = [&](const Piece& piece, int phase, std::uint32_t start, bool wait) {
       copy_decode_x<kThreads>(weights, layout, piece.part, phase * piece.cut.phase_steps * Weights::kStepInputs,
@@ -151,29 +168,34 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
           copy_x(piece[1], 0, x_start + x_other, false);
         x_other = layout.x_next - x_other;
         for (int tile = 0; tile < piece->cut.tiles; ++tile, turn ^= 1) {
+          const int row0 = tile * piece->cut.tile_rows, rows = piece->cut.rows_of(tile);
+          DecodeRest<Weights> rest[kTokenTiles];  // a thread has that many sums of pairs
+          if (last)
+#pragma unroll
+            for (int k = 0; k < kTokenTiles; ++k) {
+              const int pair = thread / kDecodeTileRows + 4 * k, row = thread % kDecodeTileRows;
+              if (row < rows) rest[k].read(weights, piece->first + row0 + row, 2 * pair, layout.tokens);
+            }
           if (tile + 1 == piece->cut.tiles) copies_wait<0>();
           __syncthreads();
           // The next tile's sums come to the other place; those of the one after it, here, only after the next barrier.
-          const int row0 = tile * piece->cut.tile_rows, rows = piece->cut.rows_of(tile);
-          for (int i = thread; i < kDecodeTileRows * pairs; i += kThreads) {
-            const int pair = i / kDecodeTileRows, row = i % kDecodeTileRows;
-            if (row >= rows) continue;
+#pragma unroll
+          for (int k = 0; k < kTokenTiles; ++k) {
+            const int pair = thread / kDecodeTileRows + 4 * k, row = thread % kDecodeTileRows;
+            if (row >= rows || pair >= pairs) continue;
             const float2* from = partial + turn * kWarps * kTileSums + pair * kDecodePairStride + row;
-            float2* const rest = kept + pair * layout.kept_rows + row0 + row;  // this same thread's
-            float2 sum = phase > 0 ? *rest : make_float2(0.0f, 0.0f);
+            float2* const former = kept + pair * layout.kept_rows + row0 + row;  // this same thread's
+            float2 sum = phase > 0 ? *former : make_float2(0.0f, 0.0f);
 #pragma unroll
             for (int w = 0; w < kWarps; ++w) {
               const float2 more = from[w * kTileSums];
               sum.x += more.x;
               sum.y += more.y;
             }
-            if (!last) {
-              *rest = sum;
-              continue;
-            }
-            const int output = piece->first + row0 + row;
-            weights.write(output, 2 * pair, sum.x);
-            if (2 * pair + 1 < layout.tokens) weights.write(output, 2 * pair + 1, sum.y);
+            if (last)
+              rest[k].write(weights, piece->first + row0 + row, 2 * pair, layout.tokens, sum);
+            else
+              *former = sum;
           }
         }
       }

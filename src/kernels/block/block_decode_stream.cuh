@@ -10,15 +10,28 @@
 
 namespace filigree::decode {
 
+// What joins a sum: zeros where there is none.
+struct OutputRest {
+  float bias = 0.0f, residual = 0.0f;
+};
+__device__ __forceinline__ OutputRest output_rest(const BlockForwardArgs& args, std::int64_t token,
+                                                  std::int64_t output) {
+  OutputRest rest;
+  if (args.bias != nullptr) rest.bias = args.bias[output];
+  if (args.residual != nullptr)
+    rest.residual = __bfloat162float(static_cast<const __nv_bfloat16*>(args.residual)[token * args.grid.rows + output]);
+  return rest;
+}
+
 __device__ __forceinline__ void write_output(const BlockForwardArgs& args, std::int64_t token, std::int64_t output,
-                                             float sum) {
+                                             float sum, const OutputRest& rest) {
   const std::int64_t index = token * args.grid.rows + output;
-  if (args.bias != nullptr) sum += args.bias[output];
+  if (args.bias != nullptr) sum += rest.bias;
   sum = __bfloat162float(__float2bfloat16_rn(sum));
   if (args.pre_activation != nullptr)
     static_cast<__nv_bfloat16*>(args.pre_activation)[index] = __float2bfloat16_rn(sum);
   sum = __bfloat162float(__float2bfloat16_rn(activated(args.activation, sum)));
-  if (args.residual != nullptr) sum += __bfloat162float(static_cast<const __nv_bfloat16*>(args.residual)[index]);
+  if (args.residual != nullptr) sum += rest.residual;
   static_cast<__nv_bfloat16*>(args.y)[index] = __float2bfloat16_rn(sum);
 }
 
@@ -83,8 +96,10 @@ struct BlockDecodeWeights {
       }
   }
 
-  __device__ __forceinline__ void write(int output, int token, float sum) const {
-    write_output(args, token, output, sum);
+  using Rest = OutputRest;
+  __device__ __forceinline__ Rest rest(int output, int token) const { return output_rest(args, token, output); }
+  __device__ __forceinline__ void write(int output, int token, float sum, const Rest& rest) const {
+    write_output(args, token, output, sum, rest);
   }
 };
 

@@ -82,10 +82,18 @@ struct NmDecodeWeights {
       for (int t = 0; t < kTokenTiles; ++t) multiply_24<1>(sums[t], from.w[2 + i], from.x[2 + i][t], from.metadata[i]);
   }
 
-  __device__ __forceinline__ void write(int output, int token, float sum) const {
-    sum = scale * sum + (bias != nullptr ? bias[output] : 0.0f);
-    __nv_bfloat16& to = y[std::int64_t{token} * rows + output];
-    to = from_float<__nv_bfloat16>(accumulate ? sum + to_float(to) : sum);
+  struct Rest {
+    float bias = 0.0f, before = 0.0f;
+  };
+  __device__ __forceinline__ Rest rest(int output, int token) const {
+    Rest made;
+    if (bias != nullptr) made.bias = bias[output];
+    if (accumulate) made.before = to_float(y[std::int64_t{token} * rows + output]);
+    return made;
+  }
+  __device__ __forceinline__ void write(int output, int token, float sum, const Rest& rest) const {
+    sum = scale * sum + rest.bias;
+    y[std::int64_t{token} * rows + output] = from_float<__nv_bfloat16>(accumulate ? sum + rest.before : sum);
   }
 };
 

@@ -21,10 +21,9 @@ constexpr DecodeVariant variant(const char* name) {
   return {name, &multiply_24<kStages, kClusters>, &multiply_blocks<kStages, kClusters>};
 }
 
-constexpr DecodeVariant kVariants[] = {
-    variant<3>("3-stages"), variant<4>("4-stages"), variant<5>("5-stages"),
-    variant<cuda::kDecodeStages, DecodeClusters::never>("alone"),
-    variant<cuda::kDecodeStages, DecodeClusters::always>("clusters")};
+constexpr DecodeVariant kVariants[] = {variant<3>("3-stages"), variant<4>("4-stages"), variant<5>("5-stages"),
+                                       variant<cuda::kDecodeStages, DecodeClusters::never>("alone"),
+                                       variant<cuda::kDecodeStages, DecodeClusters::always>("clusters")};
 
 }  // namespace
 

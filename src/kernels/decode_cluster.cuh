@@ -64,8 +64,8 @@ __global__ void __launch_bounds__((kWarps + kDecodeHelpers) * kWarp, 1)
 
   let_next_begin();
   if (!layout.settled) wait_for_previous();
-  const DecodeRows share = decode_share(static_cast<int>(blockIdx.x) / ranks, static_cast<int>(gridDim.x) / ranks,
-                                        layout.rows, layout.unit);
+  const DecodeRows share =
+      decode_share(static_cast<int>(blockIdx.x) / ranks, static_cast<int>(gridDim.x) / ranks, layout.rows, layout.unit);
   const int piece_count = decode_pieces(share, layout.line);
   for (int i = static_cast<int>(threadIdx.x); i < piece_count; i += kThreads) {
     const DecodeRows rows = decode_piece(share, i, layout.line);
@@ -251,23 +251,21 @@ bool launch_decode_cluster(const Weights& weights, DecodeLayout layout, std::int
     }
     return made;
   }();
-  const DecodeClusterChoice choice =
-      choose_decode_cluster({.rows = layout.rows,
-                             .inputs = inputs,
-                             .unit = layout.unit,
-                             .tokens = layout.tokens,
-                             .warps = kWarps,
-                             .row_bytes = static_cast<double>(inputs) * Weights::kStageBytes /
-                                          (kDecodeTileRows * Weights::kStepInputs)},
-                            active.clusters);
+  const DecodeClusterChoice choice = choose_decode_cluster(
+      {.rows = layout.rows,
+       .inputs = inputs,
+       .unit = layout.unit,
+       .tokens = layout.tokens,
+       .warps = kWarps,
+       .row_bytes = static_cast<double>(inputs) * Weights::kStageBytes / (kDecodeTileRows * Weights::kStepInputs)},
+      active.clusters);
   if (choice.ranks == 0) return false;
   // Rows of 4 pairs of tokens lie in different banks: 4 more than a multiple of 16.
   layout.kept_rows = (most_decode_rows(choice.shares, layout.rows, layout.unit) + 11) / 16 * 16 + 4;
   layout.most_pieces = most_decode_pieces(choice.shares, layout.rows, layout.unit, layout.line);
-  const std::int64_t fixed =
-      kWarps * kStages * Weights::kStageBytes +
-      layout.kept_rows * kTokenTiles * (kDecodeTileTokens / 2) * std::int64_t{sizeof(float2)} +
-      layout.most_pieces * std::int64_t{sizeof(DecodeClusterPiece<Weights>)} + 16;
+  const std::int64_t fixed = kWarps * kStages * Weights::kStageBytes +
+                             layout.kept_rows * kTokenTiles * (kDecodeTileTokens / 2) * std::int64_t{sizeof(float2)} +
+                             layout.most_pieces * std::int64_t{sizeof(DecodeClusterPiece<Weights>)} + 16;
   const auto steps_of = [&](std::int64_t of_inputs) {
     const std::int64_t steps = (of_inputs + Weights::kStepInputs - 1) / Weights::kStepInputs;
     return (steps + choice.ranks - 1) / choice.ranks;

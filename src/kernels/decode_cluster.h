@@ -20,8 +20,7 @@ struct DecodeClusterCut {
     return left < tile_rows ? left : tile_rows;
   }
 };
-constexpr DecodeClusterCut decode_cluster_cut(int rows, int all_steps, int rank, int ranks, int most_steps,
-                                              int warps) {
+constexpr DecodeClusterCut decode_cluster_cut(int rows, int all_steps, int rank, int ranks, int most_steps, int warps) {
   DecodeClusterCut cut;
   cut.first_step = all_steps / ranks * rank + (rank < all_steps % ranks ? rank : all_steps % ranks);
   cut.steps = all_steps / ranks + (rank < all_steps % ranks ? 1 : 0);

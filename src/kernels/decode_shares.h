@@ -2,8 +2,8 @@
 //
 // All rows of W are cut into equal shares, one a thread block, whatever blocks they belong to: so no multiprocessor has
 // more to read than another one. A share is one or more pieces, cut where another row of blocks begins. A piece is
-// rows x inputs, and is taken in phases: as many of its inputs as x has places for in shared memory; a phase in tiles of
-// at most 16 rows; a tile in steps, of which each warp takes every `warps`-th.
+// rows x inputs, and is taken in phases: as many of its inputs as x has places for in shared memory; a phase in tiles
+// of at most 16 rows; a tile in steps, of which each warp takes every `warps`-th.
 #pragma once
 
 #include <cstdint>

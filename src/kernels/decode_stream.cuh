@@ -80,8 +80,8 @@ struct DecodeRest {
   }
 };
 
-// Asks for `count` places of x, from `first` on: a row of each token. `thread` of kThreads. `wait`: for the kernel before
-// this one, which writes x; where x is, W says without it.
+// Asks for `count` places of x, from `first` on: a row of each token. `thread` of kThreads. `wait`: for the kernel
+// before this one, which writes x; where x is, W says without it.
 template <int kThreads, typename Weights>
 __device__ __forceinline__ void copy_decode_x(const Weights& weights, const DecodeLayout& layout,
                                               const typename Weights::Part& part, int first, int count,

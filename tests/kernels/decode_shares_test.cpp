@@ -21,8 +21,8 @@ TEST(DecodeShares, TakeEveryRowOnceAndEquallyMany) {
   for (const int multiprocessors : {1, 7, 132})
     for (const int unit : {1, 8})
       for (const int rows : {1, 5, 8, 100, 1000, 1056, 5120, 15360, 20480, 40001, 100000}) {
-        const std::string what = std::to_string(rows) + " rows, " + std::to_string(multiprocessors) + " x " +
-                                 std::to_string(unit);
+        const std::string what =
+            std::to_string(rows) + " rows, " + std::to_string(multiprocessors) + " x " + std::to_string(unit);
         const int shares = decode_shares(rows, unit, multiprocessors);
         ASSERT_GE(shares, 1) << what;
         int next = 0, least = rows, most = 0;
@@ -119,8 +119,8 @@ TEST(DecodeCluster, ThreadBlocksAndWarpsTakeEveryStepOnce) {
         for (int rank = 0; rank < ranks; ++rank) {
           std::vector<ClusterPiece> pieces;
           for (std::size_t i = 0; i < steps.size(); ++i)
-            pieces.push_back({decode_cluster_cut(static_cast<int>(1 + 149 * i), steps[i], rank, ranks, most_steps,
-                                                 kWarps)});
+            pieces.push_back(
+                {decode_cluster_cut(static_cast<int>(1 + 149 * i), steps[i], rank, ranks, most_steps, kWarps)});
           const ClusterPiece* const end = pieces.data() + pieces.size();
           std::vector<DecodeClusterWalk<ClusterPiece>> walks;
           for (int warp = 0; warp < kWarps; ++warp) walks.emplace_back(pieces.data(), end, warp, kWarps);
@@ -160,12 +160,9 @@ TEST(DecodeCluster, ThreadBlocksAndWarpsTakeEveryStepOnce) {
 TEST(DecodeCluster, WideInputsAreCutIntoMoreParts) {
   const auto chosen = [](std::int64_t rows, std::int64_t inputs, std::initializer_list<int> active) {
     const int* const most = active.begin();
-    return choose_decode_cluster({.rows = rows,
-                                  .inputs = inputs,
-                                  .tokens = 16,
-                                  .warps = 8,
-                                  .row_bytes = 1.125 * static_cast<double>(inputs)},
-                                 {most[0], most[1], most[2]});
+    return choose_decode_cluster(
+        {.rows = rows, .inputs = inputs, .tokens = 16, .warps = 8, .row_bytes = 1.125 * static_cast<double>(inputs)},
+        {most[0], most[1], most[2]});
   };
   EXPECT_EQ(chosen(20480, 5120, {66, 32, 16}).ranks, 4);
   EXPECT_EQ(chosen(5120, 20480, {66, 32, 16}).ranks, 8);

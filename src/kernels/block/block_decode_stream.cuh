@@ -97,7 +97,9 @@ struct BlockDecodeWeights {
   }
 
   using Rest = OutputRest;
-  __device__ __forceinline__ Rest rest(int output, int token) const { return output_rest(args, token, output); }
+  __device__ __forceinline__ Rest rest(int output, int token) const {
+    return output_rest(args, token, output);
+  }
   __device__ __forceinline__ void write(int output, int token, float sum, const Rest& rest) const {
     write_output(args, token, output, sum, rest);
   }

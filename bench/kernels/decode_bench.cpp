@@ -61,8 +61,7 @@ class DecodeCase {
     const auto args = [&](int i) { return NmMatmulArgs{.y = y_, .x = x_, .weight = matrix(i)}; };
     time("24", 1.125, [&](int i) { nm_matmul(device(), args(i)); });
     for (const DecodeVariant& variant : decode_variants())
-      time(fmt::format("24-{}x{}", variant.warps, variant.stages), 1.125,
-           [&](int i) { variant.multiply_24(args(i), stream()); });
+      time(fmt::format("24-{}", variant.name), 1.125, [&](int i) { variant.multiply_24(args(i), stream()); });
   }
 
   void blocks() {
@@ -95,8 +94,7 @@ class DecodeCase {
     const double bytes = 2.0 * kDensity;
     time("block", bytes, [&](int i) { block_forward(args_of(i), plan, stream()); });
     for (const DecodeVariant& variant : decode_variants())
-      time(fmt::format("block-{}x{}", variant.warps, variant.stages), bytes,
-           [&](int i) { variant.multiply_blocks(args_of(i), stream()); });
+      time(fmt::format("block-{}", variant.name), bytes, [&](int i) { variant.multiply_blocks(args_of(i), stream()); });
   }
 
  private:

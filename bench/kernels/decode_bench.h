@@ -3,8 +3,8 @@
 //
 //   filigree_cuda_bench --only 13b-
 //
-// Names: 13b-LAYER-TOKENS-METHOD, a variant followed by its warps and stages. Results are compared with the dense
-// product of the same matrix first.
+// Names: 13b-LAYER-TOKENS-METHOD, of a variant METHOD-VARIANT. Results are compared with the dense product of the same
+// matrix first.
 #pragma once
 
 #include "kernels/bandwidth_bench.h"

@@ -6,16 +6,24 @@
 namespace filigree::bench {
 namespace {
 
-template <int kWarps, int kStages>
+using cuda::DecodeClusters;
+
+template <int kStages, DecodeClusters kClusters>
 void multiply_24(const NmMatmulArgs& args, CUstream_st* stream) {
-  cuda::launch_nm_decode_stream<kWarps, kStages>(args, true, stream);
+  cuda::launch_nm_decode_stream<cuda::kDecodeStreamWarps, kStages>(args, true, stream, kClusters);
 }
-template <int kWarps, int kStages>
-constexpr DecodeVariant variant() {
-  return {kWarps, kStages, &multiply_24<kWarps, kStages>, &decode::launch_block_decode_stream<kWarps, kStages>};
+template <int kStages, DecodeClusters kClusters>
+void multiply_blocks(const BlockForwardArgs& args, CUstream_st* stream) {
+  decode::launch_block_decode_stream<cuda::kDecodeStreamWarps, kStages>(args, stream, kClusters);
+}
+template <int kStages, DecodeClusters kClusters = DecodeClusters::many_tokens>
+constexpr DecodeVariant variant(const char* name) {
+  return {name, &multiply_24<kStages, kClusters>, &multiply_blocks<kStages, kClusters>};
 }
 
-constexpr DecodeVariant kVariants[] = {variant<8, 3>(), variant<8, 6>(), variant<16, 2>(), variant<16, 3>()};
+constexpr DecodeVariant kVariants[] = {variant<3>("3-stages"), variant<4>("4-stages"), variant<5>("5-stages"),
+                                       variant<cuda::kDecodeStages, DecodeClusters::never>("alone"),
+                                       variant<cuda::kDecodeStages, DecodeClusters::always>("clusters")};
 
 }  // namespace
 

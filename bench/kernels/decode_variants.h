@@ -1,4 +1,5 @@
-// The decoding kernels with other numbers of warps and stages than the products use: what filigree_cuda_bench compares.
+// The decoding kernels with other numbers of stages than the products use, or with and without clusters for any
+// number of tokens: what filigree_cuda_bench compares.
 #pragma once
 
 #include <span>
@@ -9,7 +10,7 @@
 namespace filigree::bench {
 
 struct DecodeVariant {
-  int warps, stages;
+  const char* name;
   void (*multiply_24)(const NmMatmulArgs& args, CUstream_st* stream);
   void (*multiply_blocks)(const BlockForwardArgs& args, CUstream_st* stream);
 };

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/decode_shares.h"
+
 namespace filigree::cuda {
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
@@ -53,7 +55,7 @@ __device__ __forceinline__ std::uint32_t load_word(std::uint32_t from) {
 
 // A tile of W in shared memory: 16 rows of 128 bytes, in eight pieces of 16, of which piece p of row r lies at p ^ r %
 // 8: so the same piece of eight rows lies in different banks.
-inline constexpr int kDecodeTileRows = 16, kDecodeTileBytes = kDecodeTileRows * 128;
+inline constexpr int kDecodeTileBytes = kDecodeTileRows * 128;
 
 // Asks for the first `count` rows of a tile, `stride` bytes apart: this lane's piece of every fourth of them.
 __device__ __forceinline__ void copy_tile(std::uint32_t to, const void* from, int stride, int count, int lane) {

@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_kernel(const BlockFo
     if (row >= grid.block.rows || output >= grid.rows) continue;
     float sum = 0.0f;
     for (int part = 0; part < warps; ++part) sum += sums[part * kTiles * 8 * kDecodeRows + i];
-    write_output(args, i / kDecodeRows, output, sum);
+    write_output(args, i / kDecodeRows, output, sum, output_rest(args, i / kDecodeRows, output));
   }
 }
 

@@ -1,4 +1,4 @@
-// Block-sparse weights for decode_stream.cuh. A part is some rows of a block row. The kept blocks of that row make one
+// Block-sparse weights for decode_stream.cuh. A piece is some rows of a block row. The kept blocks of that row make one
 // dense matrix, and x's places follow it: block after block of the list.
 //
 // A step is 64 inputs of one block, of each row 128 bytes in eight pieces of 16.
@@ -6,46 +6,51 @@
 
 #include "kernels/block/block_activation.cuh"
 #include "kernels/block/block_matmul.h"
-#include "kernels/decode_stream.cuh"
+#include "kernels/decode_cluster.cuh"
 
 namespace filigree::decode {
 
+// What joins a sum: zeros where there is none.
+struct OutputRest {
+  float bias = 0.0f, residual = 0.0f;
+};
+__device__ __forceinline__ OutputRest output_rest(const BlockForwardArgs& args, std::int64_t token,
+                                                  std::int64_t output) {
+  OutputRest rest;
+  if (args.bias != nullptr) rest.bias = args.bias[output];
+  if (args.residual != nullptr)
+    rest.residual = __bfloat162float(static_cast<const __nv_bfloat16*>(args.residual)[token * args.grid.rows + output]);
+  return rest;
+}
+
 __device__ __forceinline__ void write_output(const BlockForwardArgs& args, std::int64_t token, std::int64_t output,
-                                             float sum) {
+                                             float sum, const OutputRest& rest) {
   const std::int64_t index = token * args.grid.rows + output;
-  if (args.bias != nullptr) sum += args.bias[output];
+  if (args.bias != nullptr) sum += rest.bias;
   sum = __bfloat162float(__float2bfloat16_rn(sum));
   if (args.pre_activation != nullptr)
     static_cast<__nv_bfloat16*>(args.pre_activation)[index] = __float2bfloat16_rn(sum);
   sum = __bfloat162float(__float2bfloat16_rn(activated(args.activation, sum)));
-  if (args.residual != nullptr) sum += __bfloat162float(static_cast<const __nv_bfloat16*>(args.residual)[index]);
+  if (args.residual != nullptr) sum += rest.residual;
   static_cast<__nv_bfloat16*>(args.y)[index] = __float2bfloat16_rn(sum);
 }
 
 struct BlockDecodeWeights {
-  static constexpr int kThreadBlocks = 2;
   static constexpr int kStepInputs = 64;
   static constexpr int kStageBytes = cuda::kDecodeTileBytes;
 
   BlockForwardArgs args;
-  int parts;      // of a block row
-  int part_rows;  // at most
   int block_steps;
 
   struct Part {
-    int line, first_row;  // block row, and the first of its rows
-    int first_entry;
-    int rows, inputs;
+    int first_row;  // of its block row
+    int first_entry, inputs;
   };
-  __device__ Part part() const {
-    const int line = static_cast<int>(blockIdx.x) / parts, first_row = static_cast<int>(blockIdx.x) % parts * part_rows;
-    const std::int64_t in_weight = args.grid.rows - std::int64_t{line} * args.grid.block.rows;
-    const int rows = static_cast<int>(min(std::int64_t{args.grid.block.rows}, in_weight));
+  __device__ Part part(const cuda::DecodeRows& rows) const {
+    const int height = args.grid.block.rows, line = rows.first / height;
     const int first_entry = args.lists.row_start[line];
-    return {.line = line,
-            .first_row = first_row,
+    return {.first_row = rows.first - line * height,
             .first_entry = first_entry,
-            .rows = min(part_rows, rows - first_row),
             .inputs = (args.lists.row_start[line + 1] - first_entry) * args.grid.block.columns};
   }
   // A block may hang over W's right edge: its entries there are zeros, but x ends.
@@ -91,8 +96,12 @@ struct BlockDecodeWeights {
       }
   }
 
-  __device__ __forceinline__ void write(const Part& part, int row, int token, float sum) const {
-    write_output(args, token, std::int64_t{part.line} * args.grid.block.rows + part.first_row + row, sum);
+  using Rest = OutputRest;
+  __device__ __forceinline__ Rest rest(int output, int token) const {
+    return output_rest(args, token, output);
+  }
+  __device__ __forceinline__ void write(int output, int token, float sum, const Rest& rest) const {
+    write_output(args, token, output, sum, rest);
   }
 };
 
@@ -103,28 +112,24 @@ inline bool suits_decode_stream(const BlockGrid& grid) {
 }
 
 template <int kWarps, int kStages>
-void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* stream) {
+void launch_block_decode_stream(const BlockForwardArgs& args, CUstream_st* stream,
+                                cuda::DecodeClusters clusters = cuda::DecodeClusters::many_tokens) {
   const BlockGrid& grid = args.grid;
-  const auto lines = static_cast<int>(grid.block_rows());
-  // About as many thread blocks as multiprocessors, or, where that leaves many of them out, twice as many.
-  const int multiprocessors = cuda::DecodeGpu::current().multiprocessors;
-  int parts = multiprocessors / lines;
-  if (4 * parts * lines < 3 * multiprocessors) parts = 2 * multiprocessors / lines;
-  parts = std::clamp(parts, 1, grid.block.rows);
-  BlockDecodeWeights weights = {.args = args,
-                                .parts = parts,
-                                .part_rows = (grid.block.rows + parts - 1) / parts,
-                                .block_steps = grid.block.columns / BlockDecodeWeights::kStepInputs};
-  weights.parts = (grid.block.rows + weights.part_rows - 1) / weights.part_rows;
+  constexpr int kUnit = 8;  // rows: pieces of fewer would gather x for next to nothing
+  const BlockDecodeWeights weights = {.args = args,
+                                      .block_steps = grid.block.columns / BlockDecodeWeights::kStepInputs};
   const cuda::DecodeLayout layout = {.x = static_cast<const __nv_bfloat16*>(args.x),
+                                     .rows = static_cast<int>(grid.rows),
                                      .columns = static_cast<int>(grid.columns),
                                      .tokens = static_cast<int>(args.tokens),
+                                     .unit = kUnit,
+                                     .line = grid.block.rows,
                                      .settled = args.settled};
-  const std::int64_t blocks = std::int64_t{lines} * weights.parts, inputs = grid.block_columns() * grid.block.columns;
-  if (args.tokens > cuda::kDecodeTileTokens)
-    cuda::launch_decode_stream<kWarps, kStages, 2>(weights, layout, blocks, weights.part_rows, inputs, stream);
-  else
-    cuda::launch_decode_stream<kWarps, kStages, 1>(weights, layout, blocks, weights.part_rows, inputs, stream);
+  // Room for x of the mean block row.
+  const std::int64_t lines = grid.block_rows(), mean = (args.lists.blocks + lines - 1) / lines;
+  const std::int64_t inputs = mean * grid.block.columns, most_inputs = grid.block_columns() * grid.block.columns;
+  const int most_rows = std::min<int>(grid.block.rows, cuda::kMostShareRows);
+  cuda::launch_decode<kWarps, kStages>(weights, layout, inputs, most_inputs, most_rows, clusters, stream);
 }
 
 }  // namespace filigree::decode

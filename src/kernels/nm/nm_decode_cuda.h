@@ -7,7 +7,8 @@ namespace filigree::cuda {
 
 // Whether nm_decode computes a product: 1 to 16 tokens, 2:4 in bf16, inputs a multiple of 8.
 bool takes_nm_decode(const NmMatmulArgs& args);
-// As nm_matmul (nm_matmul.h); reads values and mask, no metadata. Reproducible: a sum's order depends on K and T alone.
+// As nm_matmul (nm_matmul.h); reads values and mask, no metadata. Reproducible: a sum's order depends on the shape and
+// T alone.
 void nm_decode(Device& device, const NmMatmulArgs& args);
 
 }  // namespace filigree::cuda

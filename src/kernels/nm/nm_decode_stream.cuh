@@ -7,14 +7,13 @@
 // them.
 #pragma once
 
-#include "kernels/decode_stream.cuh"
+#include "kernels/decode_cluster.cuh"
 #include "kernels/nm/nm_matmul.h"
 #include "kernels/nm/nm_metadata.h"
 
 namespace filigree::cuda {
 
 struct NmDecodeWeights {
-  static constexpr int kThreadBlocks = 1;
   static constexpr int kStepInputs = 128, kWidth = 64;  // K is a multiple of kWidth
   static constexpr int kRowBytes = 128;                 // of values, in a step
   static constexpr int kMaskStart = kDecodeTileRows * kRowBytes;
@@ -25,17 +24,13 @@ struct NmDecodeWeights {
   const std::uint8_t* mask;    // (N, K/8)
   const float* bias;           // (N) or null
   int rows, columns;           // N, K
-  int part_rows;               // of a thread block
   float scale;
   bool accumulate;
 
   struct Part {
-    int first, rows, inputs;
+    int first, inputs;
   };
-  __device__ Part part() const {
-    const int first = static_cast<int>(blockIdx.x) * part_rows;
-    return {first, min(part_rows, rows - first), columns};
-  }
+  __device__ Part part(const DecodeRows& piece) const { return {piece.first, columns}; }
   __device__ int x_at(const Part& part, int place) const { return place < part.inputs ? place : -1; }
 
   // Rows that are not there keep what the stage held. Their masks are copies of the last row's: metadata must be legal.
@@ -87,41 +82,42 @@ struct NmDecodeWeights {
       for (int t = 0; t < kTokenTiles; ++t) multiply_24<1>(sums[t], from.w[2 + i], from.x[2 + i][t], from.metadata[i]);
   }
 
-  __device__ __forceinline__ void write(const Part& part, int row, int token, float sum) const {
-    const int output = part.first + row;
-    sum = scale * sum + (bias != nullptr ? bias[output] : 0.0f);
-    __nv_bfloat16& to = y[std::int64_t{token} * rows + output];
-    to = from_float<__nv_bfloat16>(accumulate ? sum + to_float(to) : sum);
+  struct Rest {
+    float bias = 0.0f, before = 0.0f;
+  };
+  __device__ __forceinline__ Rest rest(int output, int token) const {
+    Rest made;
+    if (bias != nullptr) made.bias = bias[output];
+    if (accumulate) made.before = to_float(y[std::int64_t{token} * rows + output]);
+    return made;
+  }
+  __device__ __forceinline__ void write(int output, int token, float sum, const Rest& rest) const {
+    sum = scale * sum + rest.bias;
+    y[std::int64_t{token} * rows + output] = from_float<__nv_bfloat16>(accumulate ? sum + rest.before : sum);
   }
 };
 
 // Arguments that takes_nm_decode, with K a multiple of NmDecodeWeights::kWidth. `settled`: see DecodeLayout.
 template <int kWarps, int kStages>
-void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st* stream) {
+void launch_nm_decode_stream(const NmMatmulArgs& args, bool settled, CUstream_st* stream,
+                             DecodeClusters clusters = DecodeClusters::many_tokens) {
   const NmMatrix& weight = args.weight;
-  // As many thread blocks as multiprocessors, or a multiple of it where a part would have very many rows.
-  constexpr std::int64_t kMostRows = 256;
-  const std::int64_t multiprocessors = DecodeGpu::current().multiprocessors;
-  const std::int64_t wanted =
-      (weight.rows + kMostRows * multiprocessors - 1) / (kMostRows * multiprocessors) * multiprocessors;
   const NmDecodeWeights weights = {.y = static_cast<__nv_bfloat16*>(args.y.data),
                                    .values = static_cast<const std::uint8_t*>(weight.values.data),
                                    .mask = weight.mask.as<std::uint8_t>(),
                                    .bias = args.bias.empty() ? nullptr : args.bias.as<float>(),
                                    .rows = static_cast<int>(weight.rows),
                                    .columns = static_cast<int>(weight.columns),
-                                   .part_rows = static_cast<int>((weight.rows + wanted - 1) / wanted),
                                    .scale = args.scale,
                                    .accumulate = args.accumulate};
+  // All rows take all of x: a share is one piece.
   const DecodeLayout layout = {.x = static_cast<const __nv_bfloat16*>(args.x.data),
+                               .rows = weights.rows,
                                .columns = weights.columns,
                                .tokens = static_cast<int>(args.x.shape[0]),
+                               .line = weights.rows,
                                .settled = settled};
-  const std::int64_t blocks = blocks_for(weight.rows, weights.part_rows);
-  if (layout.tokens > kDecodeTileTokens)
-    launch_decode_stream<kWarps, kStages, 2>(weights, layout, blocks, weights.part_rows, weight.columns, stream);
-  else
-    launch_decode_stream<kWarps, kStages, 1>(weights, layout, blocks, weights.part_rows, weight.columns, stream);
+  launch_decode<kWarps, kStages>(weights, layout, weight.columns, weight.columns, kMostShareRows, clusters, stream);
 }
 
 }  // namespace filigree::cuda

@@ -312,6 +312,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"many_tiles", {.rows = 2176, .columns = 1536}, 600, 0.4, 3},
                       Case{"decode_chunks", {.rows = 300, .columns = 10240}, 16, 0.5},
                       Case{"decode_many_rows", {.rows = 20480, .columns = 384}, 4, 0},
+                      Case{"decode_phases_of_8", {.rows = 1500, .columns = 20480}, 8, 0.5},
+                      Case{"decode_phases_of_16", {.rows = 1500, .columns = 40960}, 16, 0.5},
+                      Case{"decode_pieces", {.rows = 4000, .columns = 4096, .block = {64, 64}}, 5, 0},
+                      Case{"decode_many_tokens", {.rows = 4000, .columns = 4096, .block = {64, 64}}, 13, 0},
+                      Case{"decode_low_blocks", {.rows = 3000, .columns = 640, .block = {4, 64}}, 3, 0},
+                      Case{"decode_low_blocks_of_16", {.rows = 3000, .columns = 640, .block = {4, 64}}, 16, 0},
                       Case{"decode_16", {.rows = 2064, .columns = 1600, .block = {16, 16}}, 4, 0.5},
                       Case{"decode_many_warps", {.rows = 24, .columns = 4096, .block = {8, 8}}, 1, 0.5}),
     name_of_case);

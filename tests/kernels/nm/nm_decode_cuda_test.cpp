@@ -60,6 +60,8 @@ TEST_F(NmDecode, WideInputsComeInChunks) {
   check(16, 10304, 40);
   check(13, 5120, 300);
   check(4, 30720, 17);
+  check(8, 20480, 1100);
+  check(16, 40960, 300);
 }
 
 // Each product reads what the one before it wrote, and may begin before that one is done.

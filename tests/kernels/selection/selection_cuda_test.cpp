@@ -1,4 +1,5 @@
 #include "kernels/cuda_test.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/selection/selected_adamw.h"
 #include "kernels/selection/selection_support.h"
 

@@ -111,4 +111,8 @@ class GradientExchange {
 // The exchange that gradients.exchange names. `communicator` must outlive it.
 std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator);
 
+// gradients.sparse_rows: how many rows of this parameter each rank sends as a list, whatever the exchange; 0: none.
+inline constexpr std::string_view kListedParameter = "embedding.tokens";
+std::int64_t listed_rows(const Config& config, std::int64_t ranks);
+
 }  // namespace filigree

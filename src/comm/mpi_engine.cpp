@@ -94,8 +94,12 @@ class MpiEngine::Thread {
     std::uint64_t number = 0;
   };
   std::uint64_t begin(Work work) {
-    vigil_->throw_if_lost();
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (vigil_->lost()) {
+      changed_.wait(lock, [&] { return lost_; });
+      lock.unlock();
+      vigil_->throw_if_lost();
+    }
     work.number = ++last_;
     fresh_.push_back(std::move(work));
     changed_.notify_all();
@@ -283,12 +287,14 @@ class MpiEngine::Thread {
   }
 
   void end_lost() {
+    // While words leave the library may go on with what is under way. Only then may the others learn that the run is
+    // lost, and give the arrays away.
+    flush();
     {
       const std::scoped_lock lock(mutex_);
       lost_ = true;
       changed_.notify_all();
     }
-    flush();
     vigil_->end_unless_noticed();
     if (!vigil_->says_why()) std::this_thread::sleep_for(kAfterYou);
   }

@@ -243,7 +243,8 @@ void RadiusExchange::leave_out(Device& device) {
   std::vector<Tensor> residuals;
   for (Entry& entry : entries_) {
     if (entry.bias) continue;
-    if (entry.stage == Stage::flush && entry.waiting) {  // it holds the sum over the ranks
+    if (entry.stage == Stage::flush) entry.spreading = false;  // all parts of the last one have been added
+    if (entry.stage == Stage::flush && entry.waiting) {        // it holds the sum over the ranks
       fill(device, entry.residual, 0.0f);
       entry.waiting = false;
     }

@@ -85,12 +85,14 @@ TEST(Radius, NothingWaitsAfterAFlushThatWasSkipped) {
       Toy toy({.steps = 12});
       const auto exchange = radius(settings)(communicator);
       exchange->attach(toy.device(), toy.all);
-      for (std::int64_t step = 0; step <= 8; ++step) toy.step(*exchange, step, communicator.rank(), step == 8);
+      for (std::int64_t step = 0; step <= 12; ++step) toy.step(*exchange, step, communicator.rank(), step == 12);
       ToyCheckpoint::Sink sink(checkpoint, toy.device(), communicator.rank());
       exchange->save(sink);
     });
-    for (const ToyShape& shape : toy_shapes())
+    for (const ToyShape& shape : toy_shapes()) {
       EXPECT_FALSE(checkpoint.arrays.contains({"residual." + shape.name, 0})) << shape.name;
+      EXPECT_FALSE(checkpoint.arrays.contains({"spread." + shape.name, -1})) << shape.name;
+    }
   }
 }
 

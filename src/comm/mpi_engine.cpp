@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "comm/buffer_pool.h"
 #include "comm/vigil.h"
 #include "core/error.h"
 
@@ -122,16 +123,7 @@ class MpiEngine::Thread {
   MPI_Comm values() const { return values_; }
   MPI_Op adding(DType dtype) const { return dtype == DType::f32 ? MPI_SUM : add_bf16_; }
   // Memory for what a collective sends or receives beside the caller's array.
-  std::vector<std::byte> borrow(std::size_t bytes) {
-    std::vector<std::byte> memory;
-    if (!idle_.empty()) {
-      memory = std::move(idle_.back());
-      idle_.pop_back();
-    }
-    if (memory.size() < bytes) memory.resize(bytes);
-    return memory;
-  }
-  void give_back(std::vector<std::byte>&& memory) { idle_.push_back(std::move(memory)); }
+  BufferPool& buffers() { return buffers_; }
 
  private:
   void run() {
@@ -332,9 +324,10 @@ class MpiEngine::Thread {
 
   // The thread's own.
   std::deque<Work> working_;
-  std::vector<std::vector<std::byte>> idle_;
+  BufferPool buffers_;
   std::deque<std::unique_ptr<Word>> sent_;
-  Clock::time_point last_word_{}, last_talk_{};
+  Clock::time_point last_word_{}, last_talk_{}, failed_since_{};
+  std::optional<int> failed_;  // a rank that has failed, as it says or the first
   std::thread thread_;
 };
 
@@ -369,7 +362,7 @@ std::uint64_t MpiEngine::all_reduce(std::span<const Tensor> arrays) {
   // Not in place: Open MPI would not take the ring then.
   struct Copies {
     std::vector<Tensor> arrays;
-    std::vector<std::vector<std::byte>> sent;
+    std::vector<BufferPool::Buffer> sent;
   };
   const auto copies = std::make_shared<Copies>();
   copies->arrays.assign(arrays.begin(), arrays.end());
@@ -377,7 +370,7 @@ std::uint64_t MpiEngine::all_reduce(std::span<const Tensor> arrays) {
   return thread.begin({.start =
                            [&thread, copies](std::vector<MPI_Request>& requests) {
                              for (const Tensor& array : copies->arrays) {
-                               copies->sent.push_back(thread.borrow(array.bytes()));
+                               copies->sent.push_back(thread.buffers().borrow(array.bytes()));
                                std::memcpy(copies->sent.back().data(), array.data, array.bytes());
                                for (std::int64_t begin = 0; begin < array.count(); begin += kLongest) {
                                  const std::size_t offset = static_cast<std::size_t>(begin) * size_of(array.dtype);
@@ -390,17 +383,17 @@ std::uint64_t MpiEngine::all_reduce(std::span<const Tensor> arrays) {
                            },
                        .end =
                            [&thread, copies] {
-                             for (auto& memory : copies->sent) thread.give_back(std::move(memory));
+                             for (auto& memory : copies->sent) thread.buffers().give_back(std::move(memory));
                            }});
 }
 
 std::uint64_t MpiEngine::reduce_scatter(const Tensor& part, const Tensor& array) {
   require(part.count() <= kLongest, "a part of an array is too long for MPI");
-  const auto sum = std::make_shared<std::vector<std::byte>>();
+  const auto sum = std::make_shared<BufferPool::Buffer>();
   Thread& thread = *thread_;
   return thread.begin({.start =
                            [&thread, sum, part, array](std::vector<MPI_Request>& requests) {
-                             *sum = thread.borrow(part.bytes());
+                             *sum = thread.buffers().borrow(part.bytes());
                              MPI_Ireduce_scatter_block(array.data, sum->data(), static_cast<int>(part.count()),
                                                        type_of(array.dtype), thread.adding(array.dtype),
                                                        thread.arrays(), &requests.emplace_back());
@@ -408,7 +401,7 @@ std::uint64_t MpiEngine::reduce_scatter(const Tensor& part, const Tensor& array)
                        .end =
                            [&thread, sum, part] {
                              std::memcpy(part.data, sum->data(), part.bytes());
-                             thread.give_back(std::move(*sum));
+                             thread.buffers().give_back(std::move(*sum));
                            }});
 }
 

@@ -216,6 +216,8 @@ class MpiEngine::Thread {
       for (const int other : vigil_->watched()) send(other, kAlive, 0);
     }
     listen();
+    // What the rank has still taken part in may be on its way: this one may be about to learn by itself why.
+    if (failed_ && (working_.empty() || now - failed_since_ > kLastWord)) return lose(*failed_, false);
     if (const auto overdue = vigil_->overdue()) return lose(*overdue, true);
     if (rank_ > 0) return;
     if (const auto stuck = vigil_->stuck()) {
@@ -234,7 +236,10 @@ class MpiEngine::Thread {
         vigil_->heard(status.MPI_SOURCE, message.report);
       else
         vigil_->heard(status.MPI_SOURCE);
-      if (status.MPI_TAG == kLost || status.MPI_TAG == kGivenUp) lose(message.about, false);
+      if ((status.MPI_TAG == kLost || status.MPI_TAG == kGivenUp) && !failed_) {
+        failed_ = message.about;
+        failed_since_ = Clock::now();
+      }
       if (status.MPI_TAG == kStuck) vigil_->lose(vigil_->idleness(message.about), vigil_->tells_of(message.about));
     }
   }

@@ -384,8 +384,8 @@ class TcpControl final : public Control {
     std::vector<pollfd> waiting;
     for (const int other : vigil_->watched()) {
       const Peer& peer = peers_[static_cast<std::size_t>(other)];
-      const auto events = static_cast<short>(POLLIN | (peer.leaving.empty() ? 0 : POLLOUT));
-      waiting.push_back({.fd = peer.ended ? -1 : peer.socket.descriptor(), .events = events, .revents = 0});
+      const auto events = static_cast<short>((peer.ended ? 0 : POLLIN) | (peer.leaving.empty() ? 0 : POLLOUT));
+      waiting.push_back({.fd = events == 0 ? -1 : peer.socket.descriptor(), .events = events, .revents = 0});
     }
     waiting.push_back({.fd = awake_.descriptor(), .events = POLLIN, .revents = 0});
     ::poll(waiting.data(), waiting.size(), kNap);
@@ -394,8 +394,12 @@ class TcpControl final : public Control {
     for (std::size_t i = 0; i + 1 < waiting.size(); ++i) {
       const int other = vigil_->watched()[i];
       Peer& peer = peers_[static_cast<std::size_t>(other)];
-      // Who has taken leave waits for us to do so, however long a report takes to write.
-      if (peer.ended) vigil_->heard(other);
+      if (peer.ended) {
+        // Who has taken leave waits for us to do so, however long a report takes to write.
+        vigil_->heard(other);
+        if (waiting[i].revents != 0 && !(waiting[i].revents & POLLOUT && peer.write())) peer.leaving.clear();
+        continue;
+      }
       const bool alive = (!(waiting[i].revents & POLLOUT) || peer.write()) &&
                          (!(waiting[i].revents & (POLLIN | POLLHUP | POLLERR)) || peer.read());
       hear(other, peer);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "benchmark/exchange_benchmark.h"
+#include "comm/agreement.h"
 #include "comm/join.h"
 #include "comm/virtual_ranks.h"
 #include "io/config_toml.h"
@@ -99,6 +100,9 @@ void run(const Options& options) {
         join_ranks(launch, config, std::string(build::kVersion) + " (" + std::string(build::kCommit) + ")");
     try {
       measure(options, *ranks, threads_of_rank(launch.local_size));
+    } catch (const FailedElsewhere&) {
+      ranks->follow();
+      throw;
     } catch (...) {
       ranks->give_up();
       throw;

@@ -90,6 +90,9 @@ TrainOutcome train_launched_ranks(const Options& options, const Launch& launch, 
       join_ranks(launch, config, std::string(build::kVersion) + " (" + std::string(build::kCommit) + ")");
   try {
     return train_as(*ranks, each, config, console);
+  } catch (const FailedElsewhere&) {
+    ranks->follow();
+    throw;
   } catch (...) {
     ranks->give_up();
     throw;

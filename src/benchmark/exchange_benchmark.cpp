@@ -11,6 +11,7 @@
 #include "comm/exchange_bytes.h"
 #include "comm/gradient_exchange.h"
 #include "core/random.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/random/random_fill.h"
 #include "model/batch_runner.h"
 #include "optim/optimizer.h"
@@ -35,7 +36,7 @@ class Contestant {
   Contestant(const ExchangeBenchmark& benchmark, const std::string& method, Communicator& ranks, int threads)
       : ranks_(ranks),
         device_(Device::named(benchmark.config.run.device, threads)),
-        config_(for_device(with_exchange(benchmark.config, parse_exchange(method).value()), *device_)),
+        config_(configured(benchmark, method, ranks, *device_)),
         model_(*device_, config_, Mode::training, false),
         exchange_(make_gradient_exchange(config_, ranks)),
         batch_(benchmark.batch) {
@@ -56,7 +57,11 @@ class Contestant {
   struct Cost {
     double exchange = 0.0, step = 0.0, sent = 0.0;  // ms, ms, bytes
   };
-  Cost ordinary() { return run(++step_); }
+  Cost ordinary() {
+    ++step_;
+    if (interval() > 1 && step_ % interval() == 0) ++step_;  // flushes are counted by themselves
+    return run(step_);
+  }
   // The next step that flushes, where the exchange has some.
   Cost flush() {
     step_ = (step_ / interval() + 1) * interval();
@@ -70,6 +75,13 @@ class Contestant {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static Config configured(const ExchangeBenchmark& benchmark, const std::string& method, const Communicator& ranks,
+                           const Device& device) {
+    Config config = for_device(with_exchange(benchmark.config, parse_exchange(method).value()), device);
+    // Lists of rows have room for a rank's tokens.
+    config.train.batch_tokens = std::max<std::int64_t>(benchmark.batch, 1) * config.model.context * ranks.size();
+    return config;
+  }
   static double ms_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   }
@@ -93,6 +105,10 @@ class Contestant {
       OwnedTensor kept = device_->memory().tensor(Purpose::workspace, DType::f32, parameter->gradient().shape);
       if (parameter->count() > 0)
         fill_normal(*device_, kept, Random(config_.run.seed, RandomPurpose::benchmark, ++stream), 1e-3f);
+      // As after a backward pass, which sees no more tokens than there are.
+      if (const std::int64_t rows = listed_rows(config_, ranks_.size());
+          rows > 0 && rows < kept.view().shape[0] && parameter->name() == kListedParameter)
+        fill(*device_, kept.view().slice(rows, kept.view().shape[0] - rows), 0.0f);
       gradients_.push_back(std::move(kept));
     }
   }
@@ -159,7 +175,7 @@ double sparse_layers_bytes(Contestant& contestant, const std::vector<std::string
     for (const std::string& layer : layers)
       if (parameter->name() == layer + ".weight" || parameter->name() == layer + ".weight.values")
         sizes.push_back({.name = parameter->name(), .count = parameter->count()});
-  return ring_bytes(exchange_bytes(contestant.config(), sizes).mean(), ranks);
+  return ring_bytes(exchange_bytes(contestant.config(), sizes, ranks).mean(), ranks);
 }
 
 }  // namespace

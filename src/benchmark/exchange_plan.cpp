@@ -113,14 +113,14 @@ ExchangePlan plan_exchanges(const PlanSettings& settings) {
   const std::vector<TensorSize> sizes = sizes_of(model);
   for (const TensorSize& size : sizes) plan.parameters += size.count;
 
-  std::vector<ExchangeBytes> bytes;
-  for (const auto& [name, other] : contestants(config, has_sparse_layers(model))) {
-    bytes.push_back(exchange_bytes(other, sizes));
-    const StepBytes mean = bytes.back().mean();
+  const auto all = contestants(config, has_sparse_layers(model));
+  for (const auto& [name, other] : all) {
+    const ExchangeBytes bytes = exchange_bytes(other, sizes, settings.ranks);
+    const StepBytes mean = bytes.mean();
     ExchangeForecast forecast{.exchange = name,
                               .payload = mean.handed_over(),
                               .sent = ring_bytes(mean, settings.ranks),
-                              .seconds = exchange_seconds(settings.network, settings.ranks, bytes.back())};
+                              .seconds = exchange_seconds(settings.network, settings.ranks, bytes)};
     if (settings.compute > 0.0) {
       const double buckets = std::max(1.0, mean.handed_over() / (config.distributed.bucket_mb * 0x1p20));
       const StepCost cost = {.compute = settings.compute,
@@ -133,7 +133,8 @@ ExchangePlan plan_exchanges(const PlanSettings& settings) {
   }
   for (std::int64_t count = 2; count <= 10240; count = count == 8192 ? 10240 : 2 * count) {
     std::vector<double> seconds;
-    for (const ExchangeBytes& one : bytes) seconds.push_back(exchange_seconds(settings.network, count, one));
+    for (const auto& [name, other] : all)
+      seconds.push_back(exchange_seconds(settings.network, count, exchange_bytes(other, sizes, count)));
     plan.by_ranks.emplace_back(count, std::move(seconds));
   }
   return plan;

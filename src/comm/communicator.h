@@ -93,6 +93,9 @@ class Communicator {
 
   // This rank ends for a reason of its own, which it says itself: the others need not wait for it.
   virtual void give_up() noexcept = 0;
+  // This rank ends because another does, which says why (FailedElsewhere). It then waits at its own end until that one
+  // gives up: a launcher ends all ranks when one has ended, and would cut the other one short.
+  virtual void follow() noexcept {}
 
   const Traffic& traffic() const { return traffic_; }
 

@@ -35,7 +35,7 @@ struct ExchangeBytes {
   // Mean over steps after the start.
   StepBytes mean() const;
 };
-ExchangeBytes exchange_bytes(const Config& config, const std::vector<TensorSize>& tensors);
+ExchangeBytes exchange_bytes(const Config& config, const std::vector<TensorSize>& tensors, std::int64_t ranks);
 
 // What a rank sends of it around a ring of P ranks: 2 (P-1)/P · summed + (P-1) · gathered + (P-1)/P · shared.
 double ring_bytes(const StepBytes& bytes, std::int64_t ranks);

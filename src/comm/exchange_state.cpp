@@ -42,11 +42,7 @@ void Residuals::attach(Device& device, const std::vector<Parameter*>& parameters
   }
 }
 
-bool Residuals::begin_step(Device& device, Communicator& communicator) {
-  next_ = 0;
-  const bool skipped = stepping_;
-  stepping_ = true;
-  if (!skipped) return false;
+bool Residuals::leave_out(Device& device, Communicator& communicator) const {
   std::vector<Tensor> all;
   for (const Entry& entry : entries_) all.push_back(entry.residual);
   if (std::isfinite(communicator.sum(sum_of_squares(device, all)))) return false;

@@ -30,13 +30,13 @@ class Residuals {
   Parameter& parameter(std::size_t index) const { return *entries_[index].parameter; }
   const Tensor& residual(std::size_t index) const { return entries_[index].residual; }
 
-  // At the beginning of a step. After one that was left out because a number was not finite, residuals that have taken
-  // it up are emptied on all ranks: they would pass it on. Returns whether that was so.
-  bool begin_step(Device& device, Communicator& communicator);
+  void begin_step() { next_ = 0; }
   // The entry whose gradient is ready, which must be the next one.
   std::size_t ready(const Parameter& parameter);
   void finish() const { require(next_ == entries_.size(), "a parameter's gradient was never ready"); }
-  void updated() { stepping_ = false; }
+  // After a step that was left out because a number was not finite: residuals that have taken it up are emptied on all
+  // ranks, for they would pass it on. Returns whether that was so.
+  bool leave_out(Device& device, Communicator& communicator) const;
 
   void save(ExchangeSink& sink) const;
   void load(Device& device, const ExchangeSource& source) const;
@@ -49,7 +49,6 @@ class Residuals {
   };
   std::vector<Entry> entries_;
   std::size_t next_ = 0;
-  bool stepping_ = false;  // between begin_step and updated
 };
 
 }  // namespace filigree

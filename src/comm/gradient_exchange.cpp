@@ -48,21 +48,22 @@ std::unique_ptr<GradientExchange> named_exchange(const Config& config, Communica
   return std::make_unique<DenseExchange>(communicator, config.gradients.wire_dtype, bucket);
 }
 
-// Rows of the embedding that a rank's tokens of a step can reach: sequences are shared out as evenly as can be.
-std::int64_t rows_of_a_rank(const Config& config, std::int64_t ranks) {
-  const std::int64_t sequences = config.train.batch_tokens / config.model.context;
-  return std::min((sequences + ranks - 1) / ranks * config.model.context, config.model.vocab);
-}
-
 }  // namespace
+
+std::int64_t listed_rows(const Config& config, std::int64_t ranks) {
+  const ModelConfig& model = config.model;
+  if (!config.gradients.sparse_rows || model.tied || ranks == 1) return 0;
+  // Sequences are shared out as evenly as can be.
+  const std::int64_t sequences = config.train.batch_tokens / model.context;
+  const std::int64_t rows = std::min((sequences + ranks - 1) / ranks * model.context, model.vocab);
+  return rows_pay(ranks, rows, {model.vocab, model.width}, config.gradients.wire_dtype) ? rows : 0;
+}
 
 std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator) {
   std::unique_ptr<GradientExchange> exchange = named_exchange(config, communicator);
-  const ModelConfig& model = config.model;
-  if (!config.gradients.sparse_rows || model.tied || communicator.size() == 1) return exchange;
-  const std::int64_t rows = rows_of_a_rank(config, communicator.size());
-  if (!rows_pay(communicator.size(), rows, {model.vocab, model.width}, config.gradients.wire_dtype)) return exchange;
-  return std::make_unique<RowSparseExchange>(communicator, std::move(exchange), "embedding.tokens", rows,
+  const std::int64_t rows = listed_rows(config, communicator.size());
+  if (rows == 0) return exchange;
+  return std::make_unique<RowSparseExchange>(communicator, std::move(exchange), std::string(kListedParameter), rows,
                                              config.gradients.wire_dtype);
 }
 

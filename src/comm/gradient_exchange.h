@@ -13,15 +13,16 @@
 //                                           elements that this rank keeps at least
 //     norm = sqrt(E.sum_of_squares()), clip = min(1, train.clip / norm)
 //     E.update(the updates of what is kept) AdamW; or in its place whatever the exchange makes of it
+//       or E.leave_out()                    where the loss or the norm is not finite
 //     gather_values() where the optimizer's state is sharded; weights are refreshed; E.report() goes to the metrics
 //
 // Gradients are sums: the trainer has scaled each token's by 1 / (targets of the whole batch, over all ranks), so that
 // the sum over the ranks is the gradient of the mean loss, and nobody divides by P. For the same reason what is kept
 // for later is a part of a sum: on another number of ranks each takes (sum over the old ranks) / P.
 //
-// Where the loss or the norm is not finite the step is left out: update() is not called, begin_step() comes next. The
-// residual of an exchange then has what finish() has put there. A run that diverges stops on all ranks alike: loss and
-// norm are the same everywhere.
+// Where the loss or the norm is not finite the step is left out, on all ranks alike, for loss and norm are the same
+// everywhere. What waits has then taken up numbers of that step: leave_out() mends it at once, so that a checkpoint
+// that is written next is good.
 //
 // With one rank the trainer calls an exchange only when it is not "dense": delayed gradients mean the same on one rank.
 // A parameter is known by its pointer between two calls of attach, and by its name across them and in checkpoints.
@@ -91,6 +92,9 @@ class GradientExchange {
   // Calls adamw with all of them, unless an exchange knows better.
   virtual void update(Device& device, std::span<const ParameterUpdate> updates);
 
+  // In place of update(). All ranks call it.
+  virtual void leave_out(Device& /*device*/) {}
+
   virtual void save(ExchangeSink& /*sink*/) const {}
   // attach() has been called. Called once, after the model was loaded.
   virtual void load(Device& /*device*/, const ExchangeSource& /*source*/) {}
@@ -106,5 +110,9 @@ class GradientExchange {
 
 // The exchange that gradients.exchange names. `communicator` must outlive it.
 std::unique_ptr<GradientExchange> make_gradient_exchange(const Config& config, Communicator& communicator);
+
+// gradients.sparse_rows: how many rows of this parameter each rank sends as a list, whatever the exchange; 0: none.
+inline constexpr std::string_view kListedParameter = "embedding.tokens";
+std::int64_t listed_rows(const Config& config, std::int64_t ranks);
 
 }  // namespace filigree

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "comm/buffer_pool.h"
 #include "comm/vigil.h"
 #include "core/error.h"
 
@@ -94,8 +95,12 @@ class MpiEngine::Thread {
     std::uint64_t number = 0;
   };
   std::uint64_t begin(Work work) {
-    vigil_->throw_if_lost();
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (vigil_->lost()) {
+      changed_.wait(lock, [&] { return lost_; });
+      lock.unlock();
+      vigil_->throw_if_lost();
+    }
     work.number = ++last_;
     fresh_.push_back(std::move(work));
     changed_.notify_all();
@@ -118,16 +123,7 @@ class MpiEngine::Thread {
   MPI_Comm values() const { return values_; }
   MPI_Op adding(DType dtype) const { return dtype == DType::f32 ? MPI_SUM : add_bf16_; }
   // Memory for what a collective sends or receives beside the caller's array.
-  std::vector<std::byte> borrow(std::size_t bytes) {
-    std::vector<std::byte> memory;
-    if (!idle_.empty()) {
-      memory = std::move(idle_.back());
-      idle_.pop_back();
-    }
-    if (memory.size() < bytes) memory.resize(bytes);
-    return memory;
-  }
-  void give_back(std::vector<std::byte>&& memory) { idle_.push_back(std::move(memory)); }
+  BufferPool& buffers() { return buffers_; }
 
  private:
   void run() {
@@ -220,6 +216,8 @@ class MpiEngine::Thread {
       for (const int other : vigil_->watched()) send(other, kAlive, 0);
     }
     listen();
+    // What the rank has still taken part in may be on its way: this one may be about to learn by itself why.
+    if (failed_ && (working_.empty() || now - failed_since_ > kLastWord)) return lose(*failed_, false);
     if (const auto overdue = vigil_->overdue()) return lose(*overdue, true);
     if (rank_ > 0) return;
     if (const auto stuck = vigil_->stuck()) {
@@ -238,7 +236,10 @@ class MpiEngine::Thread {
         vigil_->heard(status.MPI_SOURCE, message.report);
       else
         vigil_->heard(status.MPI_SOURCE);
-      if (status.MPI_TAG == kLost || status.MPI_TAG == kGivenUp) lose(message.about, false);
+      if ((status.MPI_TAG == kLost || status.MPI_TAG == kGivenUp) && !failed_) {
+        failed_ = message.about;
+        failed_since_ = Clock::now();
+      }
       if (status.MPI_TAG == kStuck) vigil_->lose(vigil_->idleness(message.about), vigil_->tells_of(message.about));
     }
   }
@@ -283,12 +284,14 @@ class MpiEngine::Thread {
   }
 
   void end_lost() {
+    // While words leave the library may go on with what is under way. Only then may the others learn that the run is
+    // lost, and give the arrays away.
+    flush();
     {
       const std::scoped_lock lock(mutex_);
       lost_ = true;
       changed_.notify_all();
     }
-    flush();
     vigil_->end_unless_noticed();
     if (!vigil_->says_why()) std::this_thread::sleep_for(kAfterYou);
   }
@@ -326,9 +329,10 @@ class MpiEngine::Thread {
 
   // The thread's own.
   std::deque<Work> working_;
-  std::vector<std::vector<std::byte>> idle_;
+  BufferPool buffers_;
   std::deque<std::unique_ptr<Word>> sent_;
-  Clock::time_point last_word_{}, last_talk_{};
+  Clock::time_point last_word_{}, last_talk_{}, failed_since_{};
+  std::optional<int> failed_;  // a rank that has failed, as it says or the first
   std::thread thread_;
 };
 
@@ -363,7 +367,7 @@ std::uint64_t MpiEngine::all_reduce(std::span<const Tensor> arrays) {
   // Not in place: Open MPI would not take the ring then.
   struct Copies {
     std::vector<Tensor> arrays;
-    std::vector<std::vector<std::byte>> sent;
+    std::vector<BufferPool::Buffer> sent;
   };
   const auto copies = std::make_shared<Copies>();
   copies->arrays.assign(arrays.begin(), arrays.end());
@@ -371,7 +375,7 @@ std::uint64_t MpiEngine::all_reduce(std::span<const Tensor> arrays) {
   return thread.begin({.start =
                            [&thread, copies](std::vector<MPI_Request>& requests) {
                              for (const Tensor& array : copies->arrays) {
-                               copies->sent.push_back(thread.borrow(array.bytes()));
+                               copies->sent.push_back(thread.buffers().borrow(array.bytes()));
                                std::memcpy(copies->sent.back().data(), array.data, array.bytes());
                                for (std::int64_t begin = 0; begin < array.count(); begin += kLongest) {
                                  const std::size_t offset = static_cast<std::size_t>(begin) * size_of(array.dtype);
@@ -384,17 +388,17 @@ std::uint64_t MpiEngine::all_reduce(std::span<const Tensor> arrays) {
                            },
                        .end =
                            [&thread, copies] {
-                             for (auto& memory : copies->sent) thread.give_back(std::move(memory));
+                             for (auto& memory : copies->sent) thread.buffers().give_back(std::move(memory));
                            }});
 }
 
 std::uint64_t MpiEngine::reduce_scatter(const Tensor& part, const Tensor& array) {
   require(part.count() <= kLongest, "a part of an array is too long for MPI");
-  const auto sum = std::make_shared<std::vector<std::byte>>();
+  const auto sum = std::make_shared<BufferPool::Buffer>();
   Thread& thread = *thread_;
   return thread.begin({.start =
                            [&thread, sum, part, array](std::vector<MPI_Request>& requests) {
-                             *sum = thread.borrow(part.bytes());
+                             *sum = thread.buffers().borrow(part.bytes());
                              MPI_Ireduce_scatter_block(array.data, sum->data(), static_cast<int>(part.count()),
                                                        type_of(array.dtype), thread.adding(array.dtype),
                                                        thread.arrays(), &requests.emplace_back());
@@ -402,7 +406,7 @@ std::uint64_t MpiEngine::reduce_scatter(const Tensor& part, const Tensor& array)
                        .end =
                            [&thread, sum, part] {
                              std::memcpy(part.data, sum->data(), part.bytes());
-                             thread.give_back(std::move(*sum));
+                             thread.buffers().give_back(std::move(*sum));
                            }});
 }
 

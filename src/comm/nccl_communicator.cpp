@@ -91,7 +91,7 @@ class NcclCommunicator final : public Communicator {
   ~NcclCommunicator() override {
     if (!communicator_) return;
     // Destroying it would wait for a rank that is lost.
-    if (given_up_)
+    if (failed_)
       nccl().abort(communicator_);
     else
       nccl().destroy(communicator_);
@@ -106,9 +106,10 @@ class NcclCommunicator final : public Communicator {
   using Communicator::all_gather;
   std::vector<std::string> all_gather(std::string_view text) override { return control_->all_gather(text); }
   void give_up() noexcept override {
-    given_up_ = true;
+    failed_ = true;
     control_->give_up();
   }
+  void follow() noexcept override { failed_ = true; }
   void progress() noexcept override { control_->progress(); }
 
  protected:
@@ -179,7 +180,7 @@ class NcclCommunicator final : public Communicator {
   cudaEvent_t ready_ = nullptr;
   std::array<cudaEvent_t, 64> done_{};
   std::uint64_t last_ = 0;
-  bool given_up_ = false;
+  bool failed_ = false;
 };
 
 }  // namespace

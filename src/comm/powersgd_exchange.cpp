@@ -101,9 +101,7 @@ void PowerSgdExchange::draw(Device& device, std::size_t index) {
 
 void PowerSgdExchange::begin_step(Device& device, const ExchangeStep& step) {
   dense_ = step.step < std::llround(settings_.start * static_cast<double>(step.steps));
-  if (residuals_.begin_step(device, communicator_))
-    for (std::size_t index = 0; index < entries_.size(); ++index)
-      if (entries_[index].factored) draw(device, index);
+  residuals_.begin_step();
   sum_.begin();
   second_.begin();
   for (std::size_t index = 0; index < entries_.size(); ++index) {
@@ -171,9 +169,10 @@ void PowerSgdExchange::finish(Device& device) {
   }
 }
 
-void PowerSgdExchange::update(Device& device, std::span<const ParameterUpdate> updates) {
-  GradientExchange::update(device, updates);
-  residuals_.updated();
+void PowerSgdExchange::leave_out(Device& device) {
+  if (!residuals_.leave_out(device, communicator_)) return;
+  for (std::size_t index = 0; index < entries_.size(); ++index)
+    if (entries_[index].factored) draw(device, index);
 }
 
 void PowerSgdExchange::save(ExchangeSink& sink) const {

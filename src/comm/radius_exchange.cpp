@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "comm/agreement.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace filigree {
@@ -105,12 +106,10 @@ std::int64_t RadiusExchange::steps_since_flush(const Entry& entry) const {
 }
 
 void RadiusExchange::begin_step(Device& device, const ExchangeStep& step) {
-  if (stepping_) recover_from_skip(device);
   if (masks_changed_) check_masks(device);
   step_ = step.step;
   start_ = std::llround(settings_.start * static_cast<double>(step.steps));
   next_ = 0;
-  stepping_ = true;
   report_.clear();
   sum_.begin();
   for (Entry& entry : entries_) begin_entry(entry);
@@ -118,7 +117,8 @@ void RadiusExchange::begin_step(Device& device, const ExchangeStep& step) {
 
 void RadiusExchange::begin_entry(Entry& entry) {
   entry.stage = Stage::packed;
-  if (entry.bias || step_ < start_)
+  // One that has begun goes on where more train.steps have moved the start behind it.
+  if (entry.bias || (step_ < start_ && !entry.exchanging))
     entry.stage = Stage::whole;
   else if (is_flush(entry))
     entry.stage = Stage::flush;
@@ -235,16 +235,16 @@ void RadiusExchange::update(Device& device, std::span<const ParameterUpdate> upd
   }
   report_.emplace_back("flushed_tensors", static_cast<double>(flushed));
   choose(device);
-  stepping_ = false;
 }
 
 // The update was left out because a number was not finite. Residuals that have taken it up would pass it on at the next
 // flush.
-void RadiusExchange::recover_from_skip(Device& device) {
+void RadiusExchange::leave_out(Device& device) {
   std::vector<Tensor> residuals;
   for (Entry& entry : entries_) {
     if (entry.bias) continue;
-    if (entry.stage == Stage::flush && entry.waiting) {  // it holds the sum over the ranks
+    if (entry.stage == Stage::flush) entry.spreading = false;  // all parts of the last one have been added
+    if (entry.stage == Stage::flush && entry.waiting) {        // it holds the sum over the ranks
       fill(device, entry.residual, 0.0f);
       entry.waiting = false;
     }
@@ -342,9 +342,9 @@ void RadiusExchange::check_masks(Device& device) {
   }
   const std::uint64_t hash = selection_hash(device, masks);
   if (!communicator_.agree(hash))
-    throw Error("step " + std::to_string(step_ + 1) +
-                ": the ranks have chosen different entries to send; their parameters differ. Resume from the last "
-                "checkpoint");
+    throw_once(communicator_, Error("step " + std::to_string(step_ + 1) +
+                                    ": the ranks have chosen different entries to send; their parameters differ. "
+                                    "Resume from the last checkpoint"));
   masks_changed_ = false;
 }
 

@@ -58,6 +58,7 @@ class RadiusExchange final : public GradientExchange {
   void finish(Device& device) override;
   double sum_of_squares(Device& device) override;
   void update(Device& device, std::span<const ParameterUpdate> updates) override;
+  void leave_out(Device& device) override;
   void save(ExchangeSink& sink) const override;
   void load(Device& device, const ExchangeSource& source) override;
   std::vector<std::pair<std::string, double>> report() const override { return report_; }
@@ -88,7 +89,6 @@ class RadiusExchange final : public GradientExchange {
   bool is_flush(const Entry& entry) const;
   std::int64_t steps_since_flush(const Entry& entry) const;
   void allocate(Device& device, Entry& entry) const;
-  void recover_from_skip(Device& device);
   void check_masks(Device& device);
   void begin_entry(Entry& entry);
   SelectedAdamWArgs update_of(Device& device, Entry& entry, const AdamWArgs& adamw);
@@ -103,8 +103,7 @@ class RadiusExchange final : public GradientExchange {
   std::vector<Entry> entries_;  // of parameters that are not empty, in their order
   std::unordered_map<const Parameter*, std::size_t> index_;
   std::int64_t step_ = 0, start_ = 0;
-  std::size_t next_ = 0;   // the entry whose gradient is due
-  bool stepping_ = false;  // between begin_step and update
+  std::size_t next_ = 0;  // the entry whose gradient is due
   bool masks_changed_ = false;
   double flush_clip_ = 1.0;  // factor on waiting gradients, fresh_clip only
   std::vector<std::pair<std::string, double>> report_;

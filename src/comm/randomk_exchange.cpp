@@ -27,7 +27,7 @@ void RandomkExchange::attach(Device& device, const std::vector<Parameter*>& para
 
 void RandomkExchange::begin_step(Device& device, const ExchangeStep& step) {
   dense_ = step.step < std::llround(settings_.start * static_cast<double>(step.steps));
-  residuals_.begin_step(device, communicator_);
+  residuals_.begin_step();
   sum_.begin();
   for (std::size_t index = 0; index < entries_.size(); ++index) {
     Entry& entry = entries_[index];
@@ -82,9 +82,8 @@ void RandomkExchange::finish(Device& device) {
   scatter(device, packed);
 }
 
-void RandomkExchange::update(Device& device, std::span<const ParameterUpdate> updates) {
-  GradientExchange::update(device, updates);
-  residuals_.updated();
+void RandomkExchange::leave_out(Device& device) {
+  residuals_.leave_out(device, communicator_);
 }
 
 }  // namespace filigree

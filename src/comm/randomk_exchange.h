@@ -24,7 +24,7 @@ class RandomkExchange final : public GradientExchange {
   void begin_step(Device& device, const ExchangeStep& step) override;
   void gradient_ready(Device& device, Parameter& parameter) override;
   void finish(Device& device) override;
-  void update(Device& device, std::span<const ParameterUpdate> updates) override;
+  void leave_out(Device& device) override;
   void save(ExchangeSink& sink) const override { residuals_.save(sink); }
   void load(Device& device, const ExchangeSource& source) override { residuals_.load(device, source); }
 

@@ -28,6 +28,7 @@ class RowSparseExchange final : public GradientExchange {
   void finish(Device& device) override;
   double sum_of_squares(Device& device) override;
   void update(Device& device, std::span<const ParameterUpdate> updates) override;
+  void leave_out(Device& device) override { others_->leave_out(device); }
   void save(ExchangeSink& sink) const override { others_->save(sink); }
   void load(Device& device, const ExchangeSource& source) override { others_->load(device, source); }
   std::vector<std::pair<std::string, double>> report() const override { return others_->report(); }

@@ -187,14 +187,23 @@ class TcpControl final : public Control {
   // --- meeting ---
 
   void accept_all() {
-    const Socket listening(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto port = htons(static_cast<std::uint16_t>(launch_.port));
+    sockaddr_in6 any_six{};
+    any_six.sin6_family = AF_INET6;
+    any_six.sin6_port = port;
+    sockaddr_in any_four{};
+    any_four.sin_family = AF_INET;
+    any_four.sin_port = port;
+    // IPv6 takes IPv4 as well; where the system was started without it, as on some clusters, that alone.
+    Socket listening(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const bool has_six = listening.open();
+    if (!has_six) listening = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int yes = 1, no = 0;
     ::setsockopt(listening.descriptor(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    ::setsockopt(listening.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-    sockaddr_in6 any{};
-    any.sin6_family = AF_INET6;
-    any.sin6_port = htons(static_cast<std::uint16_t>(launch_.port));
-    require_user(::bind(listening.descriptor(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0 &&
+    if (has_six) ::setsockopt(listening.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    const auto* any =
+        has_six ? reinterpret_cast<const sockaddr*>(&any_six) : reinterpret_cast<const sockaddr*>(&any_four);
+    require_user(::bind(listening.descriptor(), any, has_six ? sizeof any_six : sizeof any_four) == 0 &&
                      ::listen(listening.descriptor(), launch_.size) == 0,
                  "port " + std::to_string(launch_.port) + ", at which the ranks meet, cannot be had: " + reason() +
                      "; FILIGREE_PORT chooses another, on all ranks");
@@ -375,8 +384,8 @@ class TcpControl final : public Control {
     std::vector<pollfd> waiting;
     for (const int other : vigil_->watched()) {
       const Peer& peer = peers_[static_cast<std::size_t>(other)];
-      const auto events = static_cast<short>(POLLIN | (peer.leaving.empty() ? 0 : POLLOUT));
-      waiting.push_back({.fd = peer.ended ? -1 : peer.socket.descriptor(), .events = events, .revents = 0});
+      const auto events = static_cast<short>((peer.ended ? 0 : POLLIN) | (peer.leaving.empty() ? 0 : POLLOUT));
+      waiting.push_back({.fd = events == 0 ? -1 : peer.socket.descriptor(), .events = events, .revents = 0});
     }
     waiting.push_back({.fd = awake_.descriptor(), .events = POLLIN, .revents = 0});
     ::poll(waiting.data(), waiting.size(), kNap);
@@ -385,6 +394,12 @@ class TcpControl final : public Control {
     for (std::size_t i = 0; i + 1 < waiting.size(); ++i) {
       const int other = vigil_->watched()[i];
       Peer& peer = peers_[static_cast<std::size_t>(other)];
+      if (peer.ended) {
+        // Who has taken leave waits for us to do so, however long a report takes to write.
+        vigil_->heard(other);
+        if (waiting[i].revents != 0 && !(waiting[i].revents & POLLOUT && peer.write())) peer.leaving.clear();
+        continue;
+      }
       const bool alive = (!(waiting[i].revents & POLLOUT) || peer.write()) &&
                          (!(waiting[i].revents & (POLLIN | POLLHUP | POLLERR)) || peer.read());
       hear(other, peer);

@@ -40,7 +40,7 @@ void TopkExchange::attach(Device& device, const std::vector<Parameter*>& paramet
 
 void TopkExchange::begin_step(Device& device, const ExchangeStep& step) {
   const auto start = static_cast<std::int64_t>(std::llround(settings_.start * static_cast<double>(step.steps)));
-  residuals_.begin_step(device, communicator_);
+  residuals_.begin_step();
   open_ = 0;
   density_ = step.step < start ? 1.0 : topk_density(settings_, step.step - start);
   form_ = step.step < start ? Form::dense : density_ > settings_.density ? Form::whole : Form::lists;
@@ -145,9 +145,8 @@ void TopkExchange::finish(Device& device) {
   }
 }
 
-void TopkExchange::update(Device& device, std::span<const ParameterUpdate> updates) {
-  GradientExchange::update(device, updates);
-  residuals_.updated();
+void TopkExchange::leave_out(Device& device) {
+  residuals_.leave_out(device, communicator_);
 }
 
 std::vector<std::pair<std::string, double>> TopkExchange::report() const {

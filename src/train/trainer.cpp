@@ -220,6 +220,7 @@ void Trainer::skip_or_stop(std::int64_t step, bool loss_is_finite) {
   if (++skipped_ >= kSkippedLimit)
     throw_once(ranks_, Diverged(what + ", as in the " + std::to_string(kSkippedLimit - 1) +
                                 " steps before it: the run has diverged" + advice));
+  if (exchange_) exchange_->leave_out(*device_);
   console_.warn(what + "; the step is skipped");
 }
 

@@ -6,6 +6,7 @@
 
 #include "benchmark/exchange_plan.h"
 #include "comm/exchange_bytes.h"
+#include "comm/gradient_exchange.h"
 #include "comm/virtual_ranks.h"
 #include "io/config_toml.h"
 #include "io/model_presets.h"
@@ -44,19 +45,20 @@ TEST(ExchangeBenchmark, ReadsItsNames) {
     EXPECT_EQ(parsed(name), "none") << name;
 }
 
-TEST(ExchangeBenchmark, BytesSentAreTheExactCount) {
+// What each method has sent on average, by the communicator's count, which must be what the formulas say.
+std::map<std::pair<std::string, std::string>, ResultRow> measured_bytes(const Config& tried,
+                                                                        const std::vector<std::string>& methods,
+                                                                        int repeats) {
   std::vector<ResultRow> rows;
-  const std::vector<std::string> methods = {"dense",     "dense-bf16",  "radius-0.4", "slope-radius-0.4",
-                                            "topk-0.05", "randomk-0.3", "powersgd"};
   run_virtual_ranks(4, [&](Communicator& ranks) {
     const auto own = benchmark_exchange(
-        {.name = "cpu-4-ranks", .config = tiny(), .methods = methods, .batch = 0, .repeats = 1}, ranks, 1);
+        {.name = "cpu-4-ranks", .config = tried, .methods = methods, .batch = 0, .repeats = repeats}, ranks, 1);
     if (ranks.is_first()) rows = own;
   });
   std::map<std::pair<std::string, std::string>, ResultRow> found;
   for (const ResultRow& row : rows) found[{row.method, row.metric}] = row;
   for (const std::string& method : methods) {
-    const Config config = with_exchange(tiny(), *parse_exchange(method));
+    const Config config = with_exchange(tried, *parse_exchange(method));
     const auto device = Device::plan();
     Transformer model(*device, config, Mode::training, false);
     std::vector<TensorSize> sizes;
@@ -68,14 +70,42 @@ TEST(ExchangeBenchmark, BytesSentAreTheExactCount) {
       }
       sizes.push_back(size);
     }
-    const double expected = ring_bytes(exchange_bytes(config, sizes).mean(), 4);
+    const double expected = ring_bytes(exchange_bytes(config, sizes, 4).mean(), 4);
     EXPECT_NEAR(found.at({method, "bytes_sent"}).measured.median, expected, 1e-6 * expected) << method;
     EXPECT_GT(found.at({method, "exchange_ms"}).measured.median, 0.0);
   }
+  return found;
+}
+
+TEST(ExchangeBenchmark, BytesSentAreTheExactCount) {
+  auto found = measured_bytes(
+      tiny(), {"dense", "dense-bf16", "radius-0.4", "slope-radius-0.4", "topk-0.05", "randomk-0.3", "powersgd"}, 1);
   // Of a layer that is half as long, 0.4 + 0.6 / 20.
   const ResultRow& sparse = found.at({"slope-radius-0.4", "sparse_layers_bytes_sent"});
   EXPECT_EQ(sparse.baseline, "dense");
   EXPECT_NEAR(sparse.ratio, 0.5 * 0.43, 2e-3);
+}
+
+TEST(ExchangeBenchmark, FlushesOfAShortIntervalAreCountedOnce) {
+  for (const std::int64_t interval : {1, 2, 3})
+    for (const char* mode : {"faithful", "improved"})
+      for (const int repeats : {1, 2, 4}) {
+        Config config = tiny();
+        config.gradients.interval = interval;
+        config.gradients.mode = mode;
+        SCOPED_TRACE(std::to_string(interval) + " " + mode + " " + std::to_string(repeats));
+        measured_bytes(config, {"radius-0.4"}, repeats);
+      }
+}
+
+TEST(ExchangeBenchmark, ListsOfRowsAreCounted) {
+  Config config = tiny();
+  config.model.arch = "llama";
+  config.model.tied = false;
+  config.model.vocab = 4096;
+  resolve_shape(config.model);
+  ASSERT_GT(listed_rows(config, 4), 0);
+  measured_bytes(config, {"dense", "dense-bf16", "radius-0.4", "topk-0.05"}, 1);
 }
 
 TEST(ExchangeBenchmark, TimesWholeSteps) {
@@ -99,7 +129,7 @@ TEST(ExchangeBytes, SlopeWithRadiusSendsAFifthOfDenseLayers) {
     config.gradients.interval = 200;
     config = with_exchange(config, {.weights = "slope", .exchange = "radius"});
     const std::vector<TensorSize> sparse = {{.name = "blocks.1.mlp.up.weight.values", .count = 1 << 20}};
-    EXPECT_LE(exchange_bytes(config, sparse).mean().summed / (4.0 * 2.0 * (1 << 20)), 0.21) << mode;
+    EXPECT_LE(exchange_bytes(config, sparse, 4).mean().summed / (4.0 * 2.0 * (1 << 20)), 0.21) << mode;
   }
 }
 

@@ -155,7 +155,7 @@ TEST(ExchangeBytes, OfRadiusFollowDensityAndInterval) {
   const auto rho = [&](double density, std::int64_t interval) {
     config.gradients.density = density;
     config.gradients.interval = interval;
-    const ExchangeBytes bytes = exchange_bytes(config, tensors);
+    const ExchangeBytes bytes = exchange_bytes(config, tensors, 64);
     return bytes.mean().summed / bytes.whole.summed;
   };
   // Biases add 0.034 % of what is not sent of weights.
@@ -167,7 +167,7 @@ TEST(ExchangeBytes, OfRadiusFollowDensityAndInterval) {
   config.gradients.mode = "faithful";
   config.gradients.wire_dtype = DType::bf16;
   EXPECT_NEAR(rho(0.4, 200), 0.403, 3e-4);
-  EXPECT_EQ(exchange_bytes(config, tensors).whole.summed, 2.0 * 2019640320);
+  EXPECT_EQ(exchange_bytes(config, tensors, 64).whole.summed, 2.0 * 2019640320);
   EXPECT_DOUBLE_EQ(ring_bytes({.summed = 100.0, .gathered = 10.0}, 4), 150.0 + 30.0);
 }
 

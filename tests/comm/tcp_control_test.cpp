@@ -2,13 +2,20 @@
 #include "comm/tcp_control.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <functional>
+#include <iterator>
 #include <thread>
 
 #include "comm/agreement.h"
@@ -114,6 +121,46 @@ TEST(TcpControl, ARankThatWorksForLongIsWaitedFor) {
     return true;
   };
   EXPECT_EQ(run_ranks(3, 1s, body), (std::vector<int>{0, 0, 0}));
+}
+
+// The first has a report to write when the others are done: it is not alone for that.
+TEST(TcpControl, TheFirstMayEndLongAfterTheOthers) {
+  const auto body = [](Control& control) {
+    control.all_gather("");
+    // A second to be noticed, five until a process that does not notice is ended, and one more.
+    if (control.rank() == 0) std::this_thread::sleep_for(7s);
+    return true;
+  };
+  EXPECT_EQ(run_ranks(3, 1s, body), (std::vector<int>{0, 0, 0}));
+}
+
+// From here on this process has no IPv6, as on a system that was started without it. False where that cannot be had.
+bool forget_ipv6() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),  // the lower half, on little-endian machines
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter = {.len = std::size(program), .filter = program};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return false;
+  return ::socket(AF_INET6, SOCK_STREAM, 0) < 0;
+}
+
+TEST(TcpControl, RanksMeetWithoutIpv6) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!forget_ipv6()) ::_exit(77);
+    const auto body = [](Control& control) { return control.all_gather("x").size() == 2; };
+    ::_exit(run_ranks(2, 20s, body) == std::vector<int>{0, 0} ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "system calls cannot be refused here (seccomp)";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(TcpControl, ARankThatDiesStopsTheOthersAtOnce) {

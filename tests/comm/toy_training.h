@@ -72,12 +72,13 @@ class Toy {
     }
     exchange.finish(*device_);
     norm = std::sqrt(exchange.sum_of_squares(*device_));
-    if (skip) return;
+    if (skip) return exchange.leave_out(*device_);
     std::vector<ParameterUpdate> updates;
     for (Parameter* parameter : all)
       updates.push_back({.parameter = parameter, .args = arguments(*parameter, step, norm)});
     exchange.update(*device_, updates);
   }
+  void set_steps(std::int64_t steps) { settings_.steps = steps; }
   AdamWArgs arguments(const Parameter& parameter, std::int64_t step, double gradient_norm) const {
     const double t = static_cast<double>(step + 1);
     const bool clips = settings_.clip > 0.0 && gradient_norm > settings_.clip;

@@ -1,8 +1,12 @@
 // Every exchange trains with every weight method that it goes with, on several ranks, and stops and goes on.
+#include <cmath>
+#include <cstring>
+
 #include "comm/agreement.h"
 #include "comm/virtual_ranks.h"
 #include "report/model_summary.h"
 #include "tiny_run.h"
+#include "train/exchange_state.h"
 
 namespace filigree {
 namespace {
@@ -99,6 +103,33 @@ TEST(Exchanges, AResidualGoesOnWithAnotherNumberOfRanks) {
   fs::remove_all(checkpoint_path(run, 8));
   ASSERT_EQ(train_ranks(2, config, run, true), TrainOutcome::finished);
   EXPECT_EQ(read_step_metrics(run / "metrics.jsonl").size(), 8u);
+}
+
+// A checkpoint that follows a step that was left out holds nothing of it.
+TEST(Exchanges, WhatASkippedStepLeftIsInNoCheckpoint) {
+  for (const char* exchange : {"radius", "topk", "randomk", "powersgd"}) {
+    const testing::TemporaryFolder folder;
+    const Config config = tiny_run_config(
+        folder.path(),
+        {std::string("gradients.exchange=") + exchange, "gradients.start=0", "gradients.interval=100",
+         "train.micro_batch=2", "train.lr=1e30", "train.warmup=0", "train.clip=0", "train.schedule=constant",
+         "train.on_nonfinite=skip", "train.steps=40", "eval.every=0", "checkpoint.every=1", "checkpoint.keep=0"});
+    const fs::path run = folder.path() / "run";
+    EXPECT_THROW(train_ranks(2, config, run), Diverged);
+    const auto last = newest_checkpoint(run);
+    ASSERT_TRUE(last.has_value());
+    EXPECT_GT(CheckpointReader(*last).state().skipped, 0);
+    const SafetensorsFile file(*last / kExchangeFile);
+    for (const StoredTensor& tensor : file.tensors()) {
+      if (tensor.type != StoredType::f32) continue;
+      const auto bytes = file.bytes(tensor);
+      for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+        float value = 0.0f;
+        std::memcpy(&value, bytes.data() + at, sizeof value);
+        ASSERT_TRUE(std::isfinite(value)) << exchange << ": " << tensor.name;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include "comm/agreement.h"
 
+#include <chrono>
 #include <exception>
+#include <thread>
+
+#include "core/interrupt.h"
 
 namespace filigree {
 
@@ -27,6 +31,20 @@ void together(Communicator& communicator, const std::function<void()>& action) {
     if (outcomes[rank].empty()) continue;
     if (static_cast<int>(rank) == communicator.rank()) std::rethrow_exception(failure);
     throw FailedElsewhere(outcomes[rank][0] - '0', outcomes[rank].substr(1));
+  }
+}
+
+void as_rank(Communicator& communicator, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const FailedElsewhere&) {
+    for (int tenths = 0; tenths < 50 && !interrupt_requested(); ++tenths)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    communicator.give_up();
+    throw;
+  } catch (...) {
+    communicator.give_up();
+    throw;
   }
 }
 

@@ -24,6 +24,12 @@ int exit_code(const std::exception& error);
 // FailedElsewhere. With one rank a plain call.
 void together(Communicator& communicator, const std::function<void()>& action);
 
+// The whole work of a rank that is a process. Where it throws, the others are told not to wait for it, and the
+// exception goes on. One that another rank speaks for holds on first, for some seconds or until the launcher ends it:
+// it carries on what the speaker still waits for, and launchers end all ranks with the first that ends, which must not
+// be a silent one.
+void as_rank(Communicator& communicator, const std::function<void()>& work);
+
 // Throws an error that all ranks have found alike: on the first as it is, on others as FailedElsewhere.
 template <typename E>
 [[noreturn]] void throw_once(const Communicator& communicator, const E& error) {

@@ -98,15 +98,7 @@ void run(const Options& options) {
   if (launch.size > 1) {
     const std::unique_ptr<Communicator> ranks =
         join_ranks(launch, config, std::string(build::kVersion) + " (" + std::string(build::kCommit) + ")");
-    try {
-      measure(options, *ranks, threads_of_rank(launch.local_size));
-    } catch (const FailedElsewhere&) {
-      ranks->follow();
-      throw;
-    } catch (...) {
-      ranks->give_up();
-      throw;
-    }
+    as_rank(*ranks, [&] { measure(options, *ranks, threads_of_rank(launch.local_size)); });
     return;
   }
   const auto ranks = static_cast<int>(options.ranks);

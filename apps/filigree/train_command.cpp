@@ -88,15 +88,9 @@ TrainOutcome train_launched_ranks(const Options& options, const Launch& launch, 
   each.train.threads = threads_of_rank(launch.local_size);
   const std::unique_ptr<Communicator> ranks =
       join_ranks(launch, config, std::string(build::kVersion) + " (" + std::string(build::kCommit) + ")");
-  try {
-    return train_as(*ranks, each, config, console);
-  } catch (const FailedElsewhere&) {
-    ranks->follow();
-    throw;
-  } catch (...) {
-    ranks->give_up();
-    throw;
-  }
+  TrainOutcome outcome{};
+  as_rank(*ranks, [&] { outcome = train_as(*ranks, each, config, console); });
+  return outcome;
 }
 
 void run(const Options& options) {

@@ -30,4 +30,16 @@ void together(Communicator& communicator, const std::function<void()>& action) {
   }
 }
 
+void as_rank(Communicator& communicator, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const FailedElsewhere&) {
+    communicator.follow();
+    throw;
+  } catch (...) {
+    communicator.give_up();
+    throw;
+  }
+}
+
 }  // namespace filigree

@@ -24,8 +24,8 @@ int exit_code(const std::exception& error);
 // FailedElsewhere. With one rank a plain call.
 void together(Communicator& communicator, const std::function<void()>& action);
 
-// The whole work of a rank that is a process. Where it throws, the others are told not to wait for it, or, where another
-// rank says why, that one is waited for (Communicator::follow); the exception goes on.
+// The whole work of a rank that is a process. Where it throws, the others are told not to wait for it, or, where
+// another rank says why, that one is waited for (Communicator::follow); the exception goes on.
 void as_rank(Communicator& communicator, const std::function<void()>& work);
 
 // Throws an error that all ranks have found alike: on the first as it is, on others as FailedElsewhere.

@@ -99,7 +99,7 @@ void PowerSgdExchange::draw(Device& device, std::size_t index) {
   fill_normal(device, entries_[index].q, Random(settings_.seed, RandomPurpose::exchange, fnv1a32(names_[index])), 1.0f);
 }
 
-void PowerSgdExchange::begin_step(Device& device, const ExchangeStep& step) {
+void PowerSgdExchange::begin_step(Device& /*device*/, const ExchangeStep& step) {
   dense_ = step.step < std::llround(settings_.start * static_cast<double>(step.steps));
   residuals_.begin_step();
   sum_.begin();

@@ -38,7 +38,7 @@ void TopkExchange::attach(Device& device, const std::vector<Parameter*>& paramet
   gathered_ = memory.tensor(Purpose::gradients, DType::u8, {lists * communicator_.size()});
 }
 
-void TopkExchange::begin_step(Device& device, const ExchangeStep& step) {
+void TopkExchange::begin_step(Device& /*device*/, const ExchangeStep& step) {
   const auto start = static_cast<std::int64_t>(std::llround(settings_.start * static_cast<double>(step.steps)));
   residuals_.begin_step();
   open_ = 0;
